@@ -1,0 +1,97 @@
+// Names, directories and free space.
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "container/file.h"
+#include "container/system.h"
+
+namespace waste::container {
+namespace {
+
+/// Mode bits of what `path` names, 0 where nothing can be seen.
+mode_t mode_of(const std::string& path) {
+    struct stat status {};
+    return stat(path.c_str(), &status) == 0 ? status.st_mode : 0;
+}
+
+}  // namespace
+
+Result<void> remove_file(const std::string& path) {
+    if (unlink(path.c_str()) != 0) return system_failure(errno, path, "remove");
+    return {};
+}
+
+Result<void> make_directory(const std::string& path) {
+    constexpr mode_t kMode = 0777;
+    if (mkdir(path.c_str(), kMode) != 0) {
+        if (errno == EEXIST && is_directory(path)) return {};
+        return system_failure(errno, path, "make the directory");
+    }
+    return sync_parent(path);
+}
+
+Result<std::vector<std::string>> list_directory(const std::string& path) {
+    std::error_code code;
+    std::vector<std::string> names;
+    std::filesystem::directory_iterator entry(path, code);
+    while (!code && entry != std::filesystem::directory_iterator()) {
+        names.push_back(entry->path().filename().string());
+        entry.increment(code);
+    }
+    if (code) return system_failure(code.value(), path, "list the directory");
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+bool is_file(const std::string& path) {
+    return S_ISREG(mode_of(path));
+}
+
+bool is_directory(const std::string& path) {
+    return S_ISDIR(mode_of(path));
+}
+
+Result<uint64_t> file_size(const std::string& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return system_failure(errno, path, "read its size");
+    if (S_ISDIR(status.st_mode)) return fail(ErrorKind::io, path, "is a directory, not a file");
+    return static_cast<uint64_t>(status.st_size);
+}
+
+Result<uint64_t> free_space(const std::string& path) {
+    std::string place = path;
+    struct statvfs space {};
+    while (statvfs(place.c_str(), &space) != 0) {
+        if (errno == EINTR) continue;
+        const std::string parent = parent_directory(place);
+        if (errno != ENOENT || parent == place) return system_failure(errno, place, "read the free space");
+        place = parent;
+    }
+    uint64_t bytes;
+    if (__builtin_mul_overflow(uint64_t{space.f_bavail}, uint64_t{space.f_frsize}, &bytes)) {
+        return system_failure(EOVERFLOW, place, "read the free space");
+    }
+    return bytes;
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+    std::string path(directory);
+    if (!path.empty() && path.back() != '/') path += '/';
+    path += name;
+    return path;
+}
+
+std::string base_name(std::string_view path) {
+    const size_t last = path.find_last_not_of('/');
+    if (last == std::string_view::npos) return std::string(path.substr(0, 1));
+    const size_t slash = path.rfind('/', last);
+    const size_t begin = slash == std::string_view::npos ? 0 : slash + 1;
+    return std::string(path.substr(begin, last + 1 - begin));
+}
+
+}  // namespace waste::container

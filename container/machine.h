@@ -1,0 +1,23 @@
+// What this machine lets the process have of its memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "container/result.h"
+
+namespace waste::container {
+
+struct MachineMemory {
+    uint64_t physical_bytes;
+    /// The smallest of physical memory and the limits (memory.max, memory.high, v1's limit_in_bytes) of the
+    /// process's control group and all its ancestors. What others use at the moment is left out on purpose: a
+    /// plan made twice must come out the same.
+    uint64_t usable_bytes;
+    std::string limited_by;  ///< the file that holds the smallest limit; empty: physical memory
+};
+
+/// `root` stands before every path read ("" outside tests).
+Result<MachineMemory> read_machine_memory(const std::string& root);
+
+}  // namespace waste::container

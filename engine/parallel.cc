@@ -1,0 +1,78 @@
+#include "engine/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace waste::engine {
+namespace {
+
+// About five microseconds: longer than the gap between two regions of a token, shorter than anyone else
+// notices.
+constexpr int kSpins = 4000;
+
+/// Waits until `value` differs from `old` and returns what it has become.
+uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
+    for (int i = 0; i < kSpins; i++) {
+        const uint32_t now = value.load(std::memory_order_acquire);
+        if (now != old) return now;
+    }
+    value.wait(old, std::memory_order_acquire);
+    return value.load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+    for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+}
+
+ThreadPool::~ThreadPool() {
+    stop_.store(true, std::memory_order_relaxed);
+    region_.fetch_add(1, std::memory_order_release);
+    region_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run_erased(int64_t tasks, Call call, const void* self) {
+    if (workers_.empty() || tasks <= 1) {
+        for (int64_t i = 0; i < tasks; i++) call(self, i);
+        return;
+    }
+    call_ = call;
+    self_ = self;
+    tasks_ = tasks;
+    next_.store(0, std::memory_order_relaxed);
+    pending_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+    region_.fetch_add(1, std::memory_order_release);
+    region_.notify_all();
+    take_tasks();
+    for (uint32_t left = pending_.load(std::memory_order_acquire); left != 0;) {
+        left = wait_for_change(pending_, left);
+    }
+}
+
+void ThreadPool::take_tasks() {
+    for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < tasks_;
+         i = next_.fetch_add(1, std::memory_order_relaxed)) {
+        call_(self_, i);
+    }
+}
+
+void ThreadPool::work() {
+    uint32_t seen = 0;
+    while (true) {
+        seen = wait_for_change(region_, seen);
+        if (stop_.load(std::memory_order_relaxed)) return;
+        take_tasks();
+        if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
+    }
+}
+
+int available_cpus() {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+    return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+}  // namespace waste::engine

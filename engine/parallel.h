@@ -1,0 +1,53 @@
+// The compute threads: one pool, one region at a time.
+//
+// A region is a count of tasks, taken in order by whichever thread is free. Tasks are independent, so results
+// do not depend on the number of threads. Waiting threads spin for a few microseconds (a region is often
+// shorter than a wake-up), then sleep. No allocation and no lock in run().
+//
+// Thread-compatible: run() is called by one thread at a time, never from inside a task.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace waste::engine {
+
+class ThreadPool {
+  public:
+    /// `threads` counts the calling thread: 1 starts none.
+    explicit ThreadPool(int threads);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+    /// Calls task(i) for every i in [0, tasks) and returns when all are done.
+    template <typename Task>
+    void run(int64_t tasks, const Task& task) {
+        run_erased(
+            tasks, [](const void* self, int64_t i) { (*static_cast<const Task*>(self))(i); }, &task);
+    }
+
+  private:
+    using Call = void (*)(const void*, int64_t);
+    void run_erased(int64_t tasks, Call call, const void* self);
+    void take_tasks();
+    void work();
+
+    std::vector<std::thread> workers_;
+    Call call_ = nullptr;
+    const void* self_ = nullptr;
+    int64_t tasks_ = 0;
+    std::atomic<int64_t> next_{0};
+    std::atomic<uint32_t> region_{0};   ///< counts regions; a change wakes the workers
+    std::atomic<uint32_t> pending_{0};  ///< workers still inside the current region
+    std::atomic<bool> stop_{false};
+};
+
+/// CPUs this process may run on (its affinity mask), at least 1.
+int available_cpus();
+
+}  // namespace waste::engine

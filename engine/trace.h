@@ -1,0 +1,27 @@
+// A look inside a forward pass: dumps, golden tests and debugging hang on this and cost nothing without it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace waste::engine {
+
+enum class TracePoint {
+    attn_in,   ///< mixer input, after input_layernorm
+    attn_out,  ///< mixer output
+    ffn_in,    ///< MLP or MoE input, after post_attention_layernorm
+    ffn_out,   ///< its output
+    hidden,    ///< the stream the layer hands on
+    final,     ///< input of lm_head; layer = num_hidden_layers
+};
+
+/// Called on the thread that runs the token; spans are valid during the call only.
+class Trace {
+  public:
+    virtual ~Trace() = default;
+    virtual void on_vector(TracePoint point, int64_t layer, std::span<const float> values) = 0;
+    virtual void on_router(int64_t layer, std::span<const int32_t> ids, std::span<const float> weights,
+                           float margin) = 0;
+};
+
+}  // namespace waste::engine

@@ -1,0 +1,20 @@
+// Pointwise non-linearities, f32. y may alias any input.
+#pragma once
+
+#include <cstdint>
+
+namespace waste::kernels {
+
+float sigmoid(float x);
+
+/// y[i] = x[i] * sigmoid(gate[i])
+void sigmoid_gate(const float* x, const float* gate, int64_t n, float* y);
+
+/// SwiGLU: y[i] = silu(gate[i]) * up[i]
+void silu_glu(const float* gate, const float* up, int64_t n, float* y);
+
+/// SiTU: y[i] = beta tanh(gate/beta) sigmoid(gate) * linear_beta tanh(up/linear_beta)
+/// linear_beta = 0 leaves the up branch unbounded (factor `up`), as the release does when the key is absent.
+void situ_glu(const float* gate, const float* up, float beta, float linear_beta, int64_t n, float* y);
+
+}  // namespace waste::kernels

@@ -1,0 +1,198 @@
+// waste eval: what a model thinks of a text, in numbers.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "container/safetensors.h"
+#include "engine/dump.h"
+#include "engine/evaluate.h"
+#include "tools/command.h"
+#include "tools/model_options.h"
+#include "tools/terminal.h"
+
+namespace waste::tools {
+namespace {
+
+constexpr const char* kAbout =
+    "Prints the next-token distribution after a prompt; or with --perplexity the perplexity of a text; or "
+    "with --dump\n"
+    "every intermediate value of a run, for comparison with another implementation.\n\n"
+    "Perplexity: the file is encoded as ordinary text without BOS and cut into windows of --window ids that "
+    "begin\n"
+    "every --stride ids; each runs from an empty state; a window's first token and tokens an earlier window "
+    "scored are\n"
+    "not scored; what follows the last full window is dropped. exp of the mean negative log likelihood, in "
+    "f64.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  waste eval demo.waste \"The capital of France is\"\n"
+    "  waste eval demo.waste --perplexity heldout.txt --json\n"
+    "  waste eval tiny.waste --ids prompt.ids --compute f32 --dump run.safetensors";
+
+struct Arguments {
+    ModelArguments model;
+    std::string prompt;
+    std::string file;
+    std::string ids;
+    int64_t top = 10;
+    std::string perplexity;
+    engine::PerplexityOptions windows;
+    std::string dump;
+    std::string name = "a";
+    int64_t greedy = 32;
+    bool json = false;
+    bool quiet = false;
+};
+
+Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine::Model& model) {
+    if (!arguments.ids.empty()) return read_ids(arguments.ids);
+    const auto tokenizer = require_tokenizer(model.container(), model.config().vocab_size);
+    if (!tokenizer) return pass(tokenizer);
+    if (!arguments.prompt.empty()) return tokenizer->encode(arguments.prompt);
+    const auto text = read_text(arguments.file.empty() ? "-" : arguments.file);
+    if (!text) return pass(text);
+    return tokenizer->encode(*text);
+}
+
+Result<engine::Session> open_session(const Arguments& arguments, const engine::Model& model,
+                                     int64_t positions) {
+    const auto options = session_options(arguments.model, std::max<int64_t>(positions, 1));
+    if (!options) return pass(options);
+    return engine::Session::create(model, *options);
+}
+
+int print_distribution(const Arguments& arguments, const engine::Model& model, std::span<const int32_t> ids) {
+    auto session = open_session(arguments, model, static_cast<int64_t>(ids.size()));
+    if (!session) return report(session.error());
+    if (const auto ok = session->feed(ids); !ok) return report(ok.error());
+    const auto tokenizer = open_tokenizer(model.container(), model.config().vocab_size);
+    if (!tokenizer) return report(tokenizer.error());
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const auto& token : engine::likeliest(session->logits(), arguments.top)) {
+        const std::string text = *tokenizer ? (*tokenizer)->decode({&token.id, 1}, true) : "";
+        rows.push_back(
+            {{"id", token.id}, {"text", text}, {"logit", token.logit}, {"probability", token.probability}});
+        if (!arguments.json) {
+            fmt::print("{:>8}  {:8.4f} %  {:10.5f}  {}\n", token.id, 100 * token.probability, token.logit,
+                       printable(text));
+        }
+    }
+    if (arguments.json) {
+        const nlohmann::ordered_json out{{"prompt_tokens", ids.size()}, {"next", rows}};
+        fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    }
+    return kOk;
+}
+
+int print_perplexity(const Arguments& arguments, const engine::Model& model) {
+    const auto text = read_text(arguments.perplexity);
+    if (!text) return report(text.error());
+    const auto tokenizer = require_tokenizer(model.container(), model.config().vocab_size);
+    if (!tokenizer) return report(tokenizer.error());
+    const auto ids = tokenizer->encode(*text);
+    if (!ids) return report(Error{ids.error().kind, arguments.perplexity, ids.error().text()});
+    auto session = open_session(arguments, model, arguments.windows.window);
+    if (!session) return report(session.error());
+    catch_interrupts();
+    ProgressLine progress("windows");
+    const auto result =
+        engine::measure_perplexity(*session, *ids, arguments.windows, [&](int64_t done, int64_t total) {
+            if (!arguments.quiet) {
+                progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0, "perplexity");
+            }
+            return !interrupted();
+        });
+    progress.finish();
+    if (!result) return report(result.error());
+    if (arguments.json) {
+        nlohmann::ordered_json json;
+        json["perplexity"] = result->perplexity;
+        json["loss"] = result->loss;
+        json["scored_tokens"] = result->scored_tokens;
+        json["tokens"] = ids->size();
+        json["windows"] = result->window_nll.size();
+        json["window"] = arguments.windows.window;
+        json["stride"] = arguments.windows.stride;
+        json["window_nll_sum"] = result->window_nll;
+        fmt::print("{}\n", json.dump(2));
+    } else {
+        fmt::print("perplexity {:.4f}, loss {:.6f} nats a token over {} tokens in {} windows of {}\n",
+                   result->perplexity, result->loss, result->scored_tokens, result->window_nll.size(),
+                   arguments.windows.window);
+    }
+    return kOk;
+}
+
+int dump(const Arguments& arguments, const engine::Model& model, std::span<const int32_t> ids) {
+    auto session = open_session(arguments, model, static_cast<int64_t>(ids.size()) + arguments.greedy);
+    if (!session) return report(session.error());
+    const auto tensors = engine::dump_sequence(model, *session, ids, arguments.name, arguments.greedy);
+    if (!tensors) return report(tensors.error());
+    const auto ok = container::write_safetensors(arguments.dump, *tensors);
+    if (!ok) return report(ok.error());
+    if (!arguments.quiet) fmt::print(stderr, "{}: {} tensors\n", arguments.dump, tensors->size());
+    return kOk;
+}
+
+int eval(const Arguments& arguments) {
+    const auto model = engine::Model::open(arguments.model.model);
+    if (!model) return report(model.error());
+    if (!arguments.perplexity.empty()) return print_perplexity(arguments, *model);
+    const auto ids = prompt_ids(arguments, *model);
+    if (!ids) return report(ids.error());
+    if (ids->empty())
+        return report({ErrorKind::invalid, "prompt", "is empty; the model needs at least one token"});
+    return arguments.dump.empty() ? print_distribution(arguments, *model, *ids)
+                                  : dump(arguments, *model, *ids);
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, Action& action) {
+    auto arguments = std::make_shared<Arguments>();
+    CLI::App* command = app.add_subcommand("eval", "Next-token distribution, perplexity, dumps");
+    command->description(kAbout);
+    command->footer(kFooter);
+    add_model_options(*command, arguments->model);
+    auto* prompt = command->add_option("prompt", arguments->prompt, "The prompt (default: read from stdin)");
+    prompt->type_name("PROMPT");
+    auto* file = command->add_option("-f,--file", arguments->file, "Read the prompt from a file; - is stdin");
+    auto* ids =
+        command->add_option("--ids", arguments->ids, "Read token ids, separated by commas, from a file");
+    file->excludes(prompt)->excludes(ids);
+    ids->excludes(prompt);
+    command->add_option("--top", arguments->top, "How many of the likeliest tokens to print")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+        ->capture_default_str();
+    auto* perplexity =
+        command->add_option("--perplexity", arguments->perplexity, "Measure this text's perplexity");
+    perplexity->type_name("FILE")->excludes(prompt)->excludes(file)->excludes(ids);
+    command->add_option("--window", arguments->windows.window, "Ids in a window")
+        ->check(CLI::Range(int64_t{2}, int64_t{1} << 24))
+        ->capture_default_str()
+        ->needs(perplexity);
+    command->add_option("--stride", arguments->windows.stride, "Ids from one window's start to the next")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+        ->capture_default_str()
+        ->needs(perplexity);
+    command->add_option("--windows", arguments->windows.most_windows, "Stop after this many (default: all)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
+        ->needs(perplexity);
+    auto* dump_to =
+        command->add_option("--dump", arguments->dump, "Write every intermediate value to this file");
+    dump_to->type_name("OUT.safetensors")->excludes(perplexity);
+    command->add_option("--name", arguments->name, "Name of the sequence in the dump")
+        ->capture_default_str()
+        ->needs(dump_to);
+    command->add_option("--greedy", arguments->greedy, "Greedy steps after the prompt in the dump; 0: none")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+        ->capture_default_str()
+        ->needs(dump_to);
+    command->add_flag("--json", arguments->json, "Machine-readable output");
+    command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+    command->callback([arguments, &action] { action = [arguments] { return eval(*arguments); }; });
+}
+
+}  // namespace waste::tools

@@ -1,0 +1,66 @@
+// waste: the command line. Parsing and exit codes are here, each command in a file of its own.
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "tools/command.h"
+#include "tools/terminal.h"
+
+extern char** environ;
+
+namespace waste::tools {
+namespace {
+
+constexpr const char* kAbout =
+    "Runs Kimi K3 and Kimi-Linear on one machine, with the experts on the drive.\n\n"
+    "  waste convert SRC DST      a release's folder becomes a container\n"
+    "  waste plan MODEL           what it needs of this machine's memory\n"
+    "  waste run MODEL PROMPT     generates text\n";
+
+constexpr const char* kFooter =
+    "Environment: WASTE_TIER forces an instruction-set tier like --tier.\n"
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.\n"
+    "`waste COMMAND --help` has the details and examples.";
+
+/// A misspelt setting must not pass for a setting.
+void warn_about_unknown_settings() {
+    for (char** entry = environ; *entry; entry++) {
+        const std::string_view text = *entry;
+        const std::string_view name = text.substr(0, text.find('='));
+        if (name.starts_with("WASTE_") && name != "WASTE_TIER") {
+            warn("the environment variable " + std::string(name) + " means nothing to waste");
+        }
+    }
+}
+
+int run(int argc, char** argv) {
+    CLI::App app(kAbout, "waste");
+    app.footer(kFooter);
+    app.set_version_flag("--version", "waste " WASTE_VERSION);
+    app.require_subcommand(1);
+    app.get_formatter()->column_width(32);
+    Action action;
+    add_convert_command(app, action);
+    add_plan_command(app, action);
+    add_run_command(app, action);
+    add_info_command(app, action);
+    add_verify_command(app, action);
+    add_tokenize_command(app, action);
+    add_detokenize_command(app, action);
+    add_eval_command(app, action);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        // Help and version requests arrive as exceptions too, with exit code 0.
+        return app.exit(error) == 0 ? kOk : kUsage;
+    }
+    warn_about_unknown_settings();
+    return action();
+}
+
+}  // namespace
+}  // namespace waste::tools
+
+int main(int argc, char** argv) {
+    return waste::tools::run(argc, argv);
+}

@@ -1,0 +1,142 @@
+#include "tools/model_options.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "kernels/tier.h"
+
+namespace waste::tools {
+namespace {
+
+constexpr uint64_t kMaxTextBytes = uint64_t{1} << 30;
+
+/// To the end, pipes and devices included.
+Result<std::string> read_all(FILE* file, const std::string& place) {
+    std::string text;
+    char buffer[1 << 16];
+    for (size_t n = fread(buffer, 1, sizeof buffer, file); n > 0; n = fread(buffer, 1, sizeof buffer, file)) {
+        text.append(buffer, n);
+        if (text.size() > kMaxTextBytes) return fail(ErrorKind::invalid, place, "is longer than 1 GiB");
+    }
+    if (ferror(file))
+        return fail(ErrorKind::io, place, fmt::format("cannot be read: {}", std::strerror(errno)));
+    return text;
+}
+
+Result<kernels::Tier> choose_tier(const std::string& option) {
+    const char* variable = std::getenv("WASTE_TIER");
+    const std::string name = !option.empty() ? option : variable ? variable : "";
+    if (name.empty()) return kernels::best_tier();
+    const char* place = !option.empty() ? "--tier" : "WASTE_TIER";
+    const auto tier = kernels::tier_from_name(name);
+    if (!tier) {
+        return fail(ErrorKind::invalid, place,
+                    fmt::format("'{}' is not a tier; use scalar, avx2, avx512 or neon", name));
+    }
+    if (!kernels::tier_supported(*tier)) {
+        return fail(ErrorKind::unsupported, place,
+                    fmt::format("this CPU cannot run '{}'; the best it can is '{}'", name,
+                                kernels::tier_name(kernels::best_tier())));
+    }
+    return *tier;
+}
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelArguments& arguments) {
+    command.add_option("model", arguments.model, "Container made by `waste convert`")
+        ->required()
+        ->type_name("MODEL");
+    command
+        .add_option("--compute", arguments.compute,
+                    "int8: activations in 8 bits where weights are quantized; f32: exact, slower")
+        ->check(CLI::IsMember({"int8", "f32"}))
+        ->capture_default_str();
+    command.add_option("--tier", arguments.tier,
+                       "Instruction set: scalar, avx2, avx512, neon (default: the fastest)");
+    command.add_option("-t,--threads", arguments.threads, "Compute threads; results do not depend on it")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    command
+        .add_option("-c,--ctx", arguments.context_length,
+                    "Most tokens a sequence may have (default: what is needed)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
+}
+
+Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length) {
+    const auto tier = choose_tier(arguments.tier);
+    if (!tier) return pass(tier);
+    engine::SessionOptions options;
+    options.context_length = arguments.context_length > 0 ? arguments.context_length : context_length;
+    options.compute = arguments.compute == "f32" ? engine::Compute::f32 : engine::Compute::int8;
+    options.tier = *tier;
+    options.threads = arguments.threads;
+    return options;
+}
+
+Result<std::optional<engine::Tokenizer>> open_tokenizer(const container::Container& container,
+                                                        int64_t vocab_size) {
+    const auto ranks = container.carried_file("tiktoken.model");
+    if (!ranks) {
+        if (ranks.error().kind == ErrorKind::not_found) return std::optional<engine::Tokenizer>();
+        return pass(ranks);
+    }
+    const auto specials = container.carried_file("tokenizer_config.json");
+    if (!specials && specials.error().kind != ErrorKind::not_found) return pass(specials);
+    auto tokenizer =
+        engine::Tokenizer::create(*ranks, specials ? *specials : "{}", vocab_size, container.directory());
+    if (!tokenizer) return pass(tokenizer);
+    return std::optional(std::move(*tokenizer));
+}
+
+Result<engine::Tokenizer> require_tokenizer(const container::Container& container, int64_t vocab_size) {
+    auto tokenizer = open_tokenizer(container, vocab_size);
+    if (!tokenizer) return pass(tokenizer);
+    if (!*tokenizer) {
+        return fail(
+            ErrorKind::not_found, container.directory(),
+            "the model came without tiktoken.model, so text has no meaning to it; give token ids with --ids");
+    }
+    return std::move(**tokenizer);
+}
+
+Result<std::vector<int32_t>> parse_ids(std::string_view text, const std::string& place) {
+    std::vector<int32_t> ids;
+    const char* p = text.data();
+    const char* end = p + text.size();
+    while (true) {
+        while (p < end && (*p == ',' || *p == ' ' || *p == '\n' || *p == '\t' || *p == '\r')) p++;
+        if (p == end) return ids;
+        int32_t id = 0;
+        const auto [after, error] = std::from_chars(p, end, id);
+        if (error != std::errc() || id < 0) {
+            return fail(
+                ErrorKind::invalid, place,
+                fmt::format("byte {} does not start a token id; expected integers separated by commas",
+                            p - text.data()));
+        }
+        ids.push_back(id);
+        p = after;
+    }
+}
+
+Result<std::vector<int32_t>> read_ids(const std::string& path) {
+    const auto text = read_text(path);
+    return text ? parse_ids(*text, path) : pass(text);
+}
+
+Result<std::string> read_text(const std::string& path) {
+    if (path == "-") return read_all(stdin, "stdin");
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "rb"), fclose);
+    if (!file)
+        return fail(ErrorKind::not_found, path, fmt::format("cannot be opened: {}", std::strerror(errno)));
+    return read_all(file.get(), path);
+}
+
+}  // namespace waste::tools

@@ -1,0 +1,43 @@
+// Options that every command which computes with a model shares.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "container/result.h"
+#include "engine/model.h"
+#include "engine/text/tokenizer.h"
+
+namespace waste::tools {
+
+struct ModelArguments {
+    std::string model;
+    std::string compute = "int8";
+    std::string tier;  ///< empty: WASTE_TIER, else the fastest
+    int threads = engine::available_cpus();
+    int64_t context_length = 0;  ///< 0: chosen by the command
+};
+
+/// Adds MODEL, --compute, --tier, --threads and --ctx.
+void add_model_options(CLI::App& command, ModelArguments& arguments);
+
+/// What the arguments and WASTE_TIER ask for; `context_length` stands in where --ctx was not given.
+Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length);
+
+/// The container's tokenizer; nothing where it has none, an error where it is damaged.
+Result<std::optional<engine::Tokenizer>> open_tokenizer(const container::Container& container,
+                                                        int64_t vocab_size);
+/// The same, with an error that says what to do where the container has none.
+Result<engine::Tokenizer> require_tokenizer(const container::Container& container, int64_t vocab_size);
+
+/// Token ids: integers separated by commas, blanks or newlines. `place` names the text in errors.
+Result<std::vector<int32_t>> parse_ids(std::string_view text, const std::string& place);
+/// The same from a file; "-" reads stdin.
+Result<std::vector<int32_t>> read_ids(const std::string& path);
+/// A whole text file; "-" reads stdin.
+Result<std::string> read_text(const std::string& path);
+
+}  // namespace waste::tools

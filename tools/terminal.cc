@@ -1,0 +1,115 @@
+#include "tools/terminal.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "tools/command.h"
+
+namespace waste::tools {
+namespace {
+
+std::atomic<bool> interrupt_flag{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+
+void on_signal(int signal_number) {
+    interrupt_flag = true;
+    signal(signal_number, SIG_DFL);
+}
+
+std::string amount(uint64_t count, const std::string& unit) {
+    return unit == "B" ? bytes_text(count) : fmt::format("{} {}", count, unit);
+}
+
+}  // namespace
+
+void warn(const std::string& message) {
+    fmt::print(stderr, "waste: {}\n", printable(message));
+}
+
+int report(const Error& error) {
+    warn(error.text());
+    return error.kind == ErrorKind::interrupted ? kInterrupted : kFailed;
+}
+
+std::string printable(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x20 || byte == 0x7f) {
+            out += fmt::format("\\x{:02x}", byte);
+        } else {
+            out += c;
+        }
+    }
+    return out;
+}
+
+std::string bytes_text(uint64_t bytes) {
+    constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+    auto value = static_cast<double>(bytes);
+    size_t unit = 0;
+    while (value >= 999.5 && unit + 1 < std::size(kUnits)) {
+        value /= 1000;
+        unit++;
+    }
+    if (unit == 0) return fmt::format("{} B", bytes);
+    return value < 99.95 ? fmt::format("{:.1f} {}", value, kUnits[unit])
+                         : fmt::format("{:.0f} {}", value, kUnits[unit]);
+}
+
+std::string duration_text(double seconds) {
+    const auto whole = static_cast<int64_t>(seconds + 0.5);
+    if (whole < 60) return fmt::format("{} s", whole);
+    if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+    return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
+}
+
+bool stderr_is_terminal() {
+    return isatty(STDERR_FILENO) == 1;
+}
+bool stdout_is_terminal() {
+    return isatty(STDOUT_FILENO) == 1;
+}
+
+void ProgressLine::update(uint64_t done, uint64_t total, uint64_t skipped, std::string_view what) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool terminal = stderr_is_terminal();
+    const auto interval = terminal ? std::chrono::milliseconds(200) : std::chrono::milliseconds(10000);
+    if (done < total && now - (open_ ? last_ : start_) < interval) return;
+    last_ = now;
+    open_ = true;
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    const double rate = seconds > 0 ? static_cast<double>(done - skipped) / seconds : 0;
+    const double percent = total > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total) : 100.0;
+    std::string line = fmt::format("{:5.1f} %  {} of {}  {}/s", percent, amount(done, unit_),
+                                   amount(total, unit_), amount(static_cast<uint64_t>(rate), unit_));
+    if (rate > 0 && done < total)
+        line += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
+    line += "  " + printable(what);
+    if (terminal) {
+        fmt::print(stderr, "\r{:<100.100}", line);
+    } else {
+        fmt::print(stderr, "{}\n", line);
+    }
+    std::fflush(stderr);
+}
+
+void ProgressLine::finish() {
+    if (open_ && stderr_is_terminal()) fmt::print(stderr, "\n");
+    open_ = false;
+}
+
+void catch_interrupts() {
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+}
+
+bool interrupted() {
+    return interrupt_flag;
+}
+
+}  // namespace waste::tools
