@@ -2,6 +2,7 @@
 #include "engine/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -94,14 +95,13 @@ const char* source_id(engine::PlanSource source) {
 
 /// What to do where not even the floor fits.
 std::string remedies(const Plan& plan, const PlannedModel& model) {
-    std::string text;
-    if (plan.longest_context > 0) {
-        text += fmt::format("use --ctx {} or less; ", plan.longest_context);
-    }
+    std::vector<std::string> ways;
+    if (plan.longest_context > 0) ways.push_back(fmt::format("--ctx {} or less", plan.longest_context));
     if (model.trunk_recipe != "q4" && model.trunk_recipe != "q4pure") {
-        text += "convert with --trunk q4; ";
+        ways.push_back(fmt::format("--trunk q4 instead of {}", model.trunk_recipe));
     }
-    return text + fmt::format("or use a machine with {} for it", memory_text(plan.floor_bytes));
+    ways.push_back(fmt::format("a machine with {}", memory_text(plan.floor_bytes)));
+    return fmt::format("{}", fmt::join(ways, "; "));
 }
 
 std::string verdict(const Plan& plan, const PlannedModel& model) {
@@ -113,7 +113,7 @@ std::string verdict(const Plan& plan, const PlannedModel& model) {
         case Fit::tight:
             return "fits, but only just: experts will be read from the drive for every token";
         case Fit::does_not_fit:
-            return fmt::format("does not fit, {} missing: {}", memory_text(plan.missing_bytes),
+            return fmt::format("does not fit, {} missing. What helps: {}", memory_text(plan.missing_bytes),
                                remedies(plan, model));
         case Fit::unknown:
             break;
@@ -154,6 +154,12 @@ void print_text(const Arguments& arguments, const PlannedModel& model, const std
                                      memory_text(machine->physical_bytes)));
     }
     for (const Plan& plan : plans) fmt::print("  {}: {}\n", plan.context_length, verdict(plan, model));
+    const auto short_of_memory = [](const Plan& plan) { return plan.fit == Fit::does_not_fit; };
+    if (std::any_of(plans.begin(), plans.end(), short_of_memory)) {
+        fmt::print(
+            "Where it does not fit it still runs, with the same answers, as long as states and latents "
+            "do; weights\nare then read from the drive again and again.\n");
+    }
 }
 
 json plan_json(const Plan& plan, const PlannedModel& model) {

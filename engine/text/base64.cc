@@ -6,10 +6,10 @@
 namespace waste::engine {
 namespace {
 
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr uint8_t kNotADigit = 0xFF;
 
 constexpr std::array<uint8_t, 256> digit_values() {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::array<uint8_t, 256> values{};
     values.fill(kNotADigit);
     for (size_t i = 0; i < kDigits.size(); ++i) {

@@ -1,5 +1,5 @@
 // Any rank file, any config, any text: create() refuses or the tokenizer works. Input: two lengths of two
-// bytes (little endian), the rank file, the config, and the text as the rest. Half of the inputs (by the
+// bytes (big endian), the rank file, the config, and the text as the rest. Half of the inputs (by the
 // first bit of the text's first byte) get all single bytes in front of the rank file, or the fuzzer would
 // rarely reach the encoder.
 #include <cstddef>
@@ -16,6 +16,7 @@ namespace {
 
 using namespace waste::engine;
 
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 constexpr int64_t kVocabSize = 1024;
 
 std::string_view take(std::string_view& input, size_t length) {
@@ -33,7 +34,6 @@ size_t take_length(std::string_view& input) {
 /// Lines for ranks 0 to 255: the base64 of one byte has two digits, the second of which holds its last two
 /// bits.
 std::string single_bytes() {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string file;
     for (size_t byte = 0; byte < 256; ++byte) {
         file += kDigits[byte >> 2];

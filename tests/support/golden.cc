@@ -34,6 +34,12 @@ GoldenFile GoldenFile::load(const std::string& path) {
     return file;
 }
 
+std::vector<std::string> GoldenFile::names() const {
+    std::vector<std::string> out;
+    for (const auto& [name, entry] : entries_) out.push_back(name);
+    return out;
+}
+
 template <typename T>
 GoldenTensor<T> GoldenFile::read(const std::string& name, const std::string& dtype) const {
     const auto found = entries_.find(name);

@@ -30,6 +30,9 @@ class GoldenFile {
     static GoldenFile load(const std::string& path);
 
     bool has(const std::string& name) const { return entries_.count(name) > 0; }
+    std::vector<std::string> names() const;
+    /// "F32", "I32", …
+    const std::string& dtype(const std::string& name) const { return entries_.at(name).dtype; }
     GoldenTensor<float> f32(const std::string& name) const;
     GoldenTensor<int32_t> i32(const std::string& name) const;
     GoldenTensor<uint8_t> u8(const std::string& name) const;

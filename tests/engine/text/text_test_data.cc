@@ -9,6 +9,12 @@
 
 namespace waste::engine::test {
 
+namespace {
+
+constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+}  // namespace
+
 std::string read_demo_file(std::string_view name) {
     std::ifstream file(fmt::format("{}/demo-model/{}", WASTE_TEST_DATA, name), std::ios::binary);
     EXPECT_TRUE(file.is_open()) << name;
@@ -24,7 +30,6 @@ const Tokenizer& demo_tokenizer() {
 }
 
 std::string encode_base64(std::string_view bytes) {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     std::string text;
     for (size_t at = 0; at < bytes.size(); at += 3) {
         const std::string_view group = bytes.substr(at, 3);

@@ -1,0 +1,119 @@
+#include "container/machine.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
+
+namespace waste::container {
+namespace {
+
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+
+/// A file tree that stands for a machine of 64 GiB.
+class MachineMemoryTest : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:        1 kB\n");
+        write("proc/self/cgroup", "0::/\n");
+        write("proc/self/mountinfo", kMountV2);
+    }
+
+    void write(const std::string& name, const std::string& content) {
+        const std::filesystem::path path = dir_.file(name);
+        std::filesystem::create_directories(path.parent_path());
+        std::ofstream(path) << content;
+    }
+
+    MachineMemory read() {
+        const auto memory = read_machine_memory(dir_.path());
+        EXPECT_TRUE(memory) << memory.error().text();
+        return memory.value_or(MachineMemory{});
+    }
+
+    static constexpr const char* kMountV2 =
+        "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        "30 22 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n";
+    static constexpr const char* kMountV1 =
+        "31 22 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+        "35 22 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+    waste::testing::TempDir dir_;
+};
+
+TEST_F(MachineMemoryTest, IsPhysicalMemoryWithoutLimits) {
+    EXPECT_EQ(read().physical_bytes, 64 * kGiB);
+    EXPECT_EQ(read().usable_bytes, 64 * kGiB);
+    EXPECT_EQ(read().limited_by, "");
+    write("sys/fs/cgroup/memory.max", "max\n");
+    write("sys/fs/cgroup/memory.high", std::to_string(65 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 64 * kGiB) << "a limit above what there is limits nothing";
+}
+
+TEST_F(MachineMemoryTest, TakesTheSmallestLimitOfAllAncestors) {
+    write("proc/self/cgroup", "0::/outer/middle/inner\n");
+    write("sys/fs/cgroup/outer/middle/inner/memory.max", std::to_string(32 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 32 * kGiB);
+    write("sys/fs/cgroup/outer/middle/memory.high", std::to_string(16 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 16 * kGiB);
+    write("sys/fs/cgroup/outer/memory.max", std::to_string(8 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 8 * kGiB);
+    EXPECT_EQ(read().limited_by, dir_.file("sys/fs/cgroup/outer/memory.max"));
+    write("sys/fs/cgroup/memory.max", std::to_string(4 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 4 * kGiB);
+    write("sys/fs/cgroup/sibling/memory.max", "1\n");
+    EXPECT_EQ(read().usable_bytes, 4 * kGiB);
+}
+
+TEST_F(MachineMemoryTest, ReadsVersion1) {
+    write("proc/self/mountinfo", kMountV1);
+    write("proc/self/cgroup", "9:cpu:/wrong\n4:blkio,memory:/a/b\n0::/elsewhere\n");
+    write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    EXPECT_EQ(read().usable_bytes, 64 * kGiB);
+    write("sys/fs/cgroup/memory/a/memory.limit_in_bytes", std::to_string(20 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 20 * kGiB);
+    write("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", std::to_string(10 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 10 * kGiB);
+    write("sys/fs/cgroup/cpu/wrong/memory.limit_in_bytes", "1\n");
+    EXPECT_EQ(read().usable_bytes, 10 * kGiB) << "only the hierarchy that controls memory counts";
+}
+
+TEST_F(MachineMemoryTest, FindsGroupsBelowTheRootOfTheMount) {
+    // In a container the mount shows a part of the hierarchy, the group is named from the host's root.
+    write("proc/self/mountinfo", "30 22 0:26 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n");
+    write("proc/self/cgroup", "0::/docker/abc/job\n");
+    write("sys/fs/cgroup/memory.max", std::to_string(12 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 12 * kGiB);
+    write("sys/fs/cgroup/job/memory.max", std::to_string(6 * kGiB));
+    EXPECT_EQ(read().usable_bytes, 6 * kGiB);
+    for (const char* outside : {"0::/../other\n", "0::/docker/abcdef\n", "0::/\n"}) {
+        write("proc/self/cgroup", outside);
+        EXPECT_EQ(read().usable_bytes, 12 * kGiB) << outside;
+    }
+}
+
+TEST_F(MachineMemoryTest, SurvivesOddFiles) {
+    write("proc/self/mountinfo",
+          "\n- - -\n1 2 3\n30 22 0:26 / /sys/fs/cgroup rw -\n" + std::string(kMountV2));
+    write("proc/self/cgroup", "\n:\nx\n0::/a\n");
+    write("sys/fs/cgroup/a/memory.max", "\n");
+    EXPECT_EQ(read().usable_bytes, 64 * kGiB);
+    std::filesystem::remove(dir_.file("proc/self/cgroup"));
+    EXPECT_EQ(read().usable_bytes, 64 * kGiB) << "a kernel without control groups";
+    write("proc/meminfo", "MemFree: 3 kB\n");
+    EXPECT_EQ(read_machine_memory(dir_.path()).error().text(),
+              dir_.file("proc/meminfo") + ": does not tell MemTotal");
+    std::filesystem::remove(dir_.file("proc/meminfo"));
+    EXPECT_EQ(read_machine_memory(dir_.path()).error().kind, ErrorKind::not_found);
+}
+
+TEST(MachineMemory, OfThisMachine) {
+    const auto memory = read_machine_memory("");
+    ASSERT_TRUE(memory) << memory.error().text();
+    EXPECT_GT(memory->usable_bytes, uint64_t{1} << 20);
+    EXPECT_LE(memory->usable_bytes, memory->physical_bytes);
+}
+
+}  // namespace
+}  // namespace waste::container
