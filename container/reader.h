@@ -44,8 +44,8 @@ struct Damage {
 /// Immutable and thread-safe once open.
 class Container {
   public:
-    /// Refuses what is not a finished container, whose files are short, or whose fingerprint does not match its
-    /// manifest, tables and carried files.
+    /// Refuses what is not a finished container, whose files are short, or whose fingerprint does not match
+    /// its manifest, tables and carried files.
     static Result<Container> open(const std::string& directory);
     Container(Container&&) noexcept;
     Container& operator=(Container&&) noexcept;
@@ -56,12 +56,12 @@ class Container {
     bool has_tensor(std::string_view name) const;
     Result<TensorView> tensor(std::string_view name) const;
 
-    /// Row `row` of a tensor in rows, as f32, read from the file and not through the mapping: the embedding never
-    /// becomes resident.
+    /// Row `row` of a tensor in rows, as f32, read from the file and not through the mapping: the embedding
+    /// never becomes resident.
     Result<void> read_row(const TensorView& tensor, int64_t row, std::span<float> out) const;
 
-    /// Expert `expert` of manifest().banks[bank]. Its hash is checked the first time; a mismatch names layer and
-    /// expert. Thread-safe.
+    /// Expert `expert` of manifest().banks[bank]. Its hash is checked the first time; a mismatch names layer
+    /// and expert. Thread-safe.
     Result<ExpertView> expert(size_t bank, int64_t expert) const;
     /// Tells the kernel that these experts are wanted now, so that their reads overlap.
     void prefetch(size_t bank, std::span<const int32_t> experts) const;

@@ -1,4 +1,5 @@
-// How every room above the kernels reports what is the world's fault: a value or an Error, never an exception.
+// How every room above the kernels reports what is the world's fault: a value or an Error, never an
+// exception.
 #pragma once
 
 #include <cstdint>

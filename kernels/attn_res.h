@@ -1,8 +1,10 @@
-// Attention Residuals: the input of a sub-layer is a softmax mix of earlier block snapshots and the running sum.
+// Attention Residuals: the input of a sub-layer is a softmax mix of earlier block snapshots and the running
+// sum.
 //
 //   cand    = snapshots + [prefix]                                     prefix last
 //   score_i = sum_c cand_i[c] / sqrt(mean(cand_i^2) + eps) * mix_weight[c]
-//   out     = sum_i softmax(score)_i * cand_i                          the raw candidates, not the normed ones
+//   out     = sum_i softmax(score)_i * cand_i                          the raw candidates, not the normed
+//   ones
 //
 // mix_weight = norm weight x proj weight, multiplied once at load. Source: the release's
 // modeling_kimi_linear.py; f32 with f64 sums. `out` may not alias a candidate.

@@ -28,8 +28,12 @@ const FormatInfo& format_info(Format format);
 std::span<const FormatInfo> all_formats();
 std::optional<Format> format_from_name(std::string_view name);
 
-inline constexpr int64_t panel_count(int64_t rows) { return (rows + kPanelRows - 1) / kPanelRows; }
-inline constexpr int64_t block_count(int64_t cols) { return (cols + kBlockCols - 1) / kBlockCols; }
+inline constexpr int64_t panel_count(int64_t rows) {
+    return (rows + kPanelRows - 1) / kPanelRows;
+}
+inline constexpr int64_t block_count(int64_t cols) {
+    return (cols + kBlockCols - 1) / kBlockCols;
+}
 
 /// Bytes of one panel, and of a whole matrix. The caller bounds rows and cols (below 2^31 each).
 int64_t panel_bytes(Format format, int64_t cols);

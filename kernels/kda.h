@@ -9,7 +9,8 @@
 // (naive_recurrent_kda), read 2026-11.
 //
 // Shapes:   state S [K][V] f32, row-major by key; q, k, decay [K]; v, out [V].
-//           k is L2-normalized, q is L2-normalized and scaled by K^-0.5, decay = exp(g) in [0, 1], beta in (0, 1).
+//           k is L2-normalized, q is L2-normalized and scaled by K^-0.5, decay = exp(g) in [0, 1], beta in
+//           (0, 1).
 // In-out:   state. `out` may alias v, nothing else may alias.
 // Numerics: f32. Per value column: s' = decay[i] * s; pk = fma(k[i], s', pk); pq = fma(q[i], s', pq) in
 //           ascending i from zero; kq = fma(k[i], q[i], kq) likewise; u = beta * (v - pk);

@@ -15,7 +15,8 @@ struct KernelSet {
     KdaStep kda_step;
 };
 
-/// The variants of `tier`, which must be supported; an operation without a row in that tier gets its scalar one.
+/// The variants of `tier`, which must be supported; an operation without a row in that tier gets its scalar
+/// one.
 KernelSet kernels_for(Tier tier);
 
 }  // namespace waste::kernels

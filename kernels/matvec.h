@@ -25,9 +25,9 @@ namespace waste::kernels {
 
 /// An activation vector quantized per group of 32 columns, padded with zeros to a multiple of 128 columns.
 struct Int8Vector {
-    const int8_t* codes;    ///< [padded cols], -127..127
-    const float* scales;    ///< [padded cols / 32]
-    const int32_t* sums;    ///< [padded cols / 32], sum of the group's codes: undoes unsigned weight offsets
+    const int8_t* codes;  ///< [padded cols], -127..127
+    const float* scales;  ///< [padded cols / 32]
+    const int32_t* sums;  ///< [padded cols / 32], sum of the group's codes: undoes unsigned weight offsets
 };
 
 using MatvecF32 = void (*)(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);

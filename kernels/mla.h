@@ -3,8 +3,8 @@
 //   score[s] = (q_latent . latent[s] + q_rope . rope[s]) * scale       s = 0 .. positions-1
 //   out      = sum_s softmax(score)[s] * latent[s]
 //
-// q_latent is W_k^T q_nope, so keys are never expanded; the caller multiplies `out` by the head's value matrix.
-// Nothing is rotated: the "rope" channels are plain key channels shared by all heads (mla_use_nope).
+// q_latent is W_k^T q_nope, so keys are never expanded; the caller multiplies `out` by the head's value
+// matrix. Nothing is rotated: the "rope" channels are plain key channels shared by all heads (mla_use_nope).
 // Source: DeepSeek-V2, arXiv 2405.04434, section 2.1.3; the release's modeling_kimi_linear.py.
 //
 // Shapes:   q_latent, out [rank]; q_rope [rope_dim]; latent [positions][rank]; rope [positions][rope_dim].

@@ -10,7 +10,8 @@
 //   mxfp4   scales [4 groups of 32][16 rows] E8M0;  nibbles (below) of E2M1
 //
 // Nibbles: a group of 32 columns is eight column quads of 64 codes [16 rows][4]. It is stored as four vectors
-// of 64 bytes; byte j of vector i has code j of quad i in its low and code j of quad i + 4 in its high nibble.
+// of 64 bytes; byte j of vector i has code j of quad i in its low and code j of quad i + 4 in its high
+// nibble.
 //
 // Rows are padded to a multiple of 16 and columns to a multiple of 128; padding decodes to zero. Block sizes
 // are multiples of 64 bytes, so every block starts on a cache line where the matrix does.

@@ -8,7 +8,9 @@
 
 namespace waste::kernels {
 
-inline constexpr int64_t padded_cols(int64_t cols) { return (cols + 127) / 128 * 128; }
+inline constexpr int64_t padded_cols(int64_t cols) {
+    return (cols + 127) / 128 * 128;
+}
 
 /// codes [padded_cols], scales and sums [padded_cols / 32]; see Int8Vector in matvec.h.
 void quantize_int8(const float* x, int64_t cols, int8_t* codes, float* scales, int32_t* sums);

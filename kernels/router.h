@@ -19,8 +19,8 @@ struct RouterRule {
     float scaling_factor;
 };
 
-/// logits, bias [experts]; scratch [2 * experts]; ids, weights [top_k]. Returns the margin: the choice score of
-/// rank top_k minus that of the next, or +inf where all experts are chosen.
+/// logits, bias [experts]; scratch [2 * experts]; ids, weights [top_k]. Returns the margin: the choice score
+/// of rank top_k minus that of the next, or +inf where all experts are chosen.
 float route(const RouterRule& rule, const float* logits, const float* bias, float* scratch, int32_t* ids,
             float* weights);
 

@@ -10,8 +10,8 @@
 namespace waste::container {
 namespace {
 
-using testing::tiny_container;
-using testing::TinyContainer;
+using test::tiny_container;
+using test::TinyContainer;
 
 constexpr size_t kBank = 1;
 

@@ -9,7 +9,7 @@
 namespace waste::container {
 namespace {
 
-using testing::TempDir;
+using test::TempDir;
 
 NamedTensor named(const std::string& name, const std::vector<float>& values) {
     const auto bytes = std::as_bytes(std::span(values));

@@ -14,10 +14,10 @@
 namespace waste::container {
 namespace {
 
-using testing::arbitrary_values;
-using testing::TempDir;
-using testing::tiny_container;
-using testing::TinyContainer;
+using test::arbitrary_values;
+using test::TempDir;
+using test::tiny_container;
+using test::TinyContainer;
 
 void expect_contains(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
@@ -81,7 +81,7 @@ TEST_F(OnDisk, TensorsComeBack) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(second.data) % 64, 0u);
     const auto batch = arbitrary_values(2 * 17 * 40, 3);
     const auto expected =
-        testing::encode_panels(kernels::Format::q8, 17, 40, std::span(batch).subspan(size_t{17 * 40}));
+        test::encode_panels(kernels::Format::q8, 17, 40, std::span(batch).subspan(size_t{17 * 40}));
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), second.data));
 }
 

@@ -12,7 +12,7 @@
 namespace waste::container {
 namespace {
 
-using testing::TempDir;
+using test::TempDir;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
     return std::as_bytes(std::span(text));

@@ -39,7 +39,7 @@ class MachineMemoryTest : public ::testing::Test {
     static constexpr const char* kMountV1 =
         "31 22 0:28 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
         "35 22 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
-    waste::testing::TempDir dir_;
+    waste::test::TempDir dir_;
 };
 
 TEST_F(MachineMemoryTest, IsPhysicalMemoryWithoutLimits) {

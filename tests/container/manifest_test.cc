@@ -13,7 +13,7 @@ namespace waste::container {
 namespace {
 
 using kernels::Format;
-using testing::tiny_container;
+using test::tiny_container;
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
     const size_t at = text.find(from);

@@ -53,9 +53,9 @@ std::vector<float> all_values(const Container& container) {
 
 TEST(SecondReader, DecodesTheSameValues) {
     if (std::system("python3 -c pass 2>/dev/null") != 0) GTEST_SKIP() << "python3 is not installed";
-    const testing::TempDir dir;
+    const test::TempDir dir;
     const std::string path = dir.file("tiny.waste");
-    ASSERT_TRUE(testing::tiny_container().write(path));
+    ASSERT_TRUE(test::tiny_container().write(path));
     const std::string command = "python3 " WASTE_TEST_DATA "/../container/read_container.py " + path + " " +
                                 dir.file("values") + " > /dev/null";
     ASSERT_EQ(std::system(command.c_str()), 0);

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using container::Dtype;
 using kernels::Format;
-using testing::TempDir;
+using test::TempDir;
 
 const std::string kData = WASTE_TEST_DATA;
 

@@ -47,7 +47,8 @@ double loss_of(const engine::Model& model, Compute compute) {
     const auto tokenizer = engine::Tokenizer::create(*ranks, *specials, model.config().vocab_size, "demo");
     const auto ids = tokenizer->encode(read_file("heldout.txt"));
     if (!ids) throw std::runtime_error(ids.error().text());
-    // The card counts 128,676 without the release's cut after 400,000 characters, which falls inside a word here.
+    // The card counts 128,676 without the release's cut after 400,000 characters, which falls inside a word
+    // here.
     EXPECT_EQ(ids->size(), 128677u);
     Session session = open(model, compute, 512);
     engine::PerplexityOptions options;

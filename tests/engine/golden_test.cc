@@ -87,7 +87,7 @@ TEST_P(Golden, EveryTensorAgrees) {
     const GoldenFile golden =
         GoldenFile::load(std::string(WASTE_TEST_DATA) + "/" + GetParam().checkpoint + "/golden.safetensors");
     const Converted converted(lossless(GetParam().checkpoint));
-    const testing::TempDir directory;
+    const TempDir directory;
     const GoldenFile mine =
         dump_both(converted.model(), GetParam().tier, golden, directory.file("dump.safetensors"));
     for (const std::string& name : golden.names()) {

@@ -54,7 +54,7 @@ class JournalTest : public ::testing::Test {
         return out.str();
     }
 
-    testing::TempDir dir_;
+    test::TempDir dir_;
 };
 
 constexpr const char* kAllEntries = "t-1:11 t0:1:2:3 t1:18446744073709551615:0 b1:77 b2:88 ";

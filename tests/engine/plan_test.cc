@@ -67,7 +67,7 @@ std::string linear_config() {
 /// Writes a config.json and looks it up.
 Result<PlannedModel> look_up(const std::string& config_text, std::optional<TrunkRecipe> trunk = {},
                              std::optional<Format> experts = {}) {
-    const waste::testing::TempDir dir;
+    const waste::test::TempDir dir;
     std::ofstream(dir.file("config.json")) << config_text;
     return look_up_model(dir.file("config.json"), trunk, experts);
 }
@@ -192,7 +192,7 @@ TEST(Plan, SumsOfHostileConfigsDoNotWrap) {
 
 TEST(PlanSource, ContainerReleaseAndConfigAgree) {
     const std::string release = std::string(WASTE_TEST_DATA) + "/demo-model";
-    const waste::testing::TempDir dir;
+    const waste::test::TempDir dir;
     ConvertOptions options{release, dir.file("demo.waste"), TrunkRecipe::q8, {}, 2};
     const auto converted = convert(options, {});
     ASSERT_TRUE(converted) << converted.error().text();
@@ -225,7 +225,7 @@ TEST(PlanSource, ContainerReleaseAndConfigAgree) {
 }
 
 TEST(PlanSource, AFolderWithoutWeightsStandsForItsConfig) {
-    const waste::testing::TempDir dir;
+    const waste::test::TempDir dir;
     EXPECT_EQ(look_up_model(dir.path(), {}, {}).error().kind, ErrorKind::not_found);
     std::ofstream(dir.file("config.json")) << k3_config();
     const auto model = look_up_model(dir.path(), {}, {});

@@ -69,11 +69,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const size_t config_bytes = take_length(input);
     const std::string_view ranks = take(input, rank_bytes);
     const std::string_view config = take(input, config_bytes);
-    static const std::string kSingleBytes = single_bytes();
+    static const std::string all_bytes = single_bytes();
     const bool complete = !input.empty() && (input.front() & 1) != 0;
 
-    const auto tokenizer = Tokenizer::create(
-        complete ? kSingleBytes + std::string(ranks) : std::string(ranks), config, kVocabSize, "input");
+    const auto tokenizer = Tokenizer::create(complete ? all_bytes + std::string(ranks) : std::string(ranks),
+                                             config, kVocabSize, "input");
     if (tokenizer) check_text(*tokenizer, input);
     return 0;
 }

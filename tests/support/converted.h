@@ -25,7 +25,7 @@ class Converted {
     const std::string& directory() const { return options_.destination; }
 
   private:
-    testing::TempDir directory_;
+    TempDir directory_;
     engine::ConvertOptions options_;
     std::optional<engine::Model> model_;
 };

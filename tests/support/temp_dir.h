@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace waste::testing {
+namespace waste::test {
 
 class TempDir {
   public:
@@ -28,4 +28,4 @@ class TempDir {
     std::string path_;
 };
 
-}  // namespace waste::testing
+}  // namespace waste::test

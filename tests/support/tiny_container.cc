@@ -10,7 +10,7 @@
 #include "kernels/format.h"
 #include "kernels/mxfp4.h"
 
-namespace waste::testing {
+namespace waste::test {
 namespace {
 
 using container::BankShape;
@@ -193,4 +193,4 @@ TinyContainer tiny_container() {
     return tiny;
 }
 
-}  // namespace waste::testing
+}  // namespace waste::test

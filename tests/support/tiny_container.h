@@ -11,7 +11,7 @@
 #include "container/manifest.h"
 #include "container/result.h"
 
-namespace waste::testing {
+namespace waste::test {
 
 /// The parts of a container, open to change. `seal` makes hashes, lengths and fingerprint agree with the
 /// parts; whatever is changed after it is damage.
@@ -47,4 +47,4 @@ std::vector<float> arbitrary_values(size_t count, uint32_t seed);
 /// A sealed container with every format and layout, two banks and two carried files.
 TinyContainer tiny_container();
 
-}  // namespace waste::testing
+}  // namespace waste::test

@@ -304,7 +304,7 @@ def manifest(edit):
 
 
 def tensor_field(field, value):
-    return manifest(lambda m: m["tensors"][3].update({field: value}))
+    return manifest(lambda m: m["trunk"]["tensors"][3].update({field: value}))
 
 
 def bank_field(field, value):
@@ -330,7 +330,11 @@ CONTAINER_CASES = [
     ("manifest of another format", manifest(lambda m: m.update(format="soup")), ["manifest.json"]),
     ("manifest of a later version", manifest(lambda m: m.update(version=2)), ["manifest.json", "version"]),
     ("manifest version a string", manifest(lambda m: m.update(version="1")), ["manifest.json", "version"]),
-    ("manifest without tensors", manifest(lambda m: m.pop("tensors")), ["manifest.json", "tensors"]),
+    ("manifest without a trunk", manifest(lambda m: m.pop("trunk")), ["manifest.json", "trunk"]),
+    ("manifest without tensors", manifest(lambda m: m["trunk"].pop("tensors")), ["manifest.json", "tensors"]),
+    ("manifest trunk size huge", manifest(lambda m: m["trunk"].update(bytes=1 << 60)), ["trunk.bin", "missing"]),
+    ("manifest trunk leaving the folder", manifest(lambda m: m["trunk"].update(file="../trunk.bin")),
+     ["manifest.json", "trunk"]),
     ("manifest without banks", manifest(lambda m: m.pop("banks")), ["manifest.json", "banks"]),
     ("manifest without config", manifest(lambda m: m.pop("config")), ["manifest.json", "config"]),
     ("manifest another config", manifest(lambda m: m.update(config=m["config"].replace("situ", "silu"))),
@@ -339,8 +343,8 @@ CONTAINER_CASES = [
      ["manifest.json", "fingerprint"]),
     ("manifest fingerprint short", manifest(lambda m: m.update(fingerprint="0")),
      ["manifest.json", "fingerprint"]),
-    ("manifest tensor twice", manifest(lambda m: m["tensors"].append(m["tensors"][3])), ["manifest.json"]),
-    ("manifest tensor gone", manifest(lambda m: m["tensors"].pop(3)), ["manifest.json"]),
+    ("manifest tensor twice", manifest(lambda m: m["trunk"]["tensors"].append(m["trunk"]["tensors"][3])), ["manifest.json"]),
+    ("manifest tensor gone", manifest(lambda m: m["trunk"]["tensors"].pop(3)), ["manifest.json"]),
     ("manifest tensor format unknown", tensor_field("format", "q3"), ["manifest.json", "q3"]),
     ("manifest tensor layout unknown", tensor_field("layout", "heap"), ["manifest.json", "heap"]),
     ("manifest tensor shape huge", tensor_field("shape", [1 << 40, 1 << 40]), ["manifest.json", "shape"]),
@@ -405,6 +409,8 @@ USAGE_CASES = [
     (["run", "MODEL", "hi", "there"], "there"),
     (["run", "MODEL", "hi", "--temp", "--seed", "1"], "--temp"),
     (["run", "MODEL", "hi", "--temp", "warm"], "warm"),
+    (["run", "MODEL", "--system", "--chat", "hi"], "--system"),
+    (["run", "MODEL", "hi", "--stop", "-n"], "--stop"),
     (["run", "MODEL", "hi", "--bogus"], "--bogus"),
     (["run", "MODEL", "hi", "--compute", "fp3"], "fp3"),
     (["run", "MODEL", "hi", "--threads", "0"], "threads"),
@@ -582,7 +588,7 @@ class Containers(BadInputTest):
             with self.subTest(arguments):
                 self.refuse(arguments, next(a for a in arguments[1:] if a != "-q"))
         for arguments in self.container_commands(self.release):
-            if arguments[0] != "plan":
+            if arguments[0] not in ("plan", "tokenize", "detokenize"):  # they take a release as well
                 with self.subTest(arguments):
                     self.refuse(arguments, self.release, "waste convert")
 

@@ -96,8 +96,9 @@ TEST(XtmlChat, StatesTheEffortWhenThinking) {
             "invoked with "
             "`thinking_effort={}`.}}",
             effort);
-        EXPECT_EQ(xtml({user("Hi")}, {true, effort, false}), note + kEnd + head("user") + "{Hi}" + kEnd);
-        EXPECT_EQ(xtml({user("Hi")}, {false, effort, false}), head("user") + "{Hi}" + kEnd);
+        const std::string turn = xtml({user("Hi")}, kNoPrompt);
+        EXPECT_EQ(xtml({user("Hi")}, {true, effort, false}), fmt::format("{}{}{}", note, kEnd, turn));
+        EXPECT_EQ(xtml({user("Hi")}, {false, effort, false}), turn);
     }
     EXPECT_EQ(xtml({user("Hi")}, {true, "medium", false}),
               "thinking effort: 'medium' is not one of low, high and max");

@@ -23,6 +23,7 @@ std::vector<std::string> pieces_of(const Vocabulary& vocabulary, std::string_vie
     std::vector<int32_t> ids;
     Merger(vocabulary).append(text, ids);
     std::vector<std::string> pieces;
+    pieces.reserve(ids.size());
     for (const int32_t id : ids) pieces.emplace_back(vocabulary.bytes(id));
     return pieces;
 }

@@ -1,5 +1,6 @@
 #include "engine/text/pretokenizer.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -154,10 +155,10 @@ TEST(CutSlices, StartsRunsAnewInEachChunk) {
 TEST(CutSlices, TakesTheFourSeparatorsForWhiteSpace) {
     const std::string half(kRunCharacters / 2 + 1, 'a');
     for (const char* space : {"\x1C", "\x1F", "\u0085", "\u2028"}) {
-        EXPECT_EQ(slice_lengths(half + space + half).size(), 1u);
+        EXPECT_EQ(slice_lengths(fmt::format("{0}{1}{0}", half, space)).size(), 1u);
     }
     for (const char* other : {"\u180E", "\u200B", "\uFEFF"})
-        EXPECT_EQ(slice_lengths(half + other + half).size(), 2u);
+        EXPECT_EQ(slice_lengths(fmt::format("{0}{1}{0}", half, other)).size(), 2u);
 }
 
 }  // namespace

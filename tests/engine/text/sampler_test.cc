@@ -162,8 +162,8 @@ TEST(Sampler, NeverChoosesNanOrMinusInfinity) {
 }
 
 std::vector<int32_t> draw_many(Sampler& sampler, const Logits& logits) {
-    std::vector<int32_t> ids;
-    for (int i = 0; i < 20; ++i) ids.push_back(sampler.sample(logits, {}).value());
+    std::vector<int32_t> ids(20);
+    for (int32_t& id : ids) id = sampler.sample(logits, {}).value();
     return ids;
 }
 

@@ -10,7 +10,6 @@
 namespace waste::engine {
 namespace {
 
-using test::encode_base64;
 using test::rank_file;
 
 constexpr int64_t kRoom = 1000;
