@@ -13,11 +13,14 @@ namespace {
 
 using nlohmann::json;
 
-// No dimension of a real model comes near these; they keep every product of two in 64 bits.
+// No real model comes near these; they keep every size computed from them in 64 bits.
 constexpr int64_t kMaxDimension = int64_t{1} << 24;
 constexpr int64_t kMaxLayers = 4096;
 constexpr int64_t kMaxExperts = 1 << 20;
-constexpr int64_t kMaxContext = int64_t{1} << 32;
+constexpr int64_t kMaxHeads = 1 << 16;
+constexpr int64_t kMaxHeadDim = 1 << 12;
+constexpr int64_t kMaxRank = 1 << 16;
+constexpr int64_t kMaxContext = int64_t{1} << 26;
 
 /// Reads keys of one JSON object and remembers the first thing that was wrong.
 class Fields {
@@ -157,8 +160,8 @@ void read_layer_kinds(Fields& lin, int64_t layers, ModelConfig& config) {
 }
 
 void read_kda(Fields& lin, bool k3, ModelConfig& config) {
-    config.kda_num_heads = lin.integer("num_heads", 1, kMaxDimension);
-    config.kda_head_dim = lin.integer("head_dim", 1, 4096);
+    config.kda_num_heads = lin.integer("num_heads", 1, kMaxHeads);
+    config.kda_head_dim = lin.integer("head_dim", 1, kMaxHeadDim);
     config.conv_kernel_size = lin.integer("short_conv_kernel_size", 2, 64);
     if (k3 || lin.find("gate_lower_bound"))
         config.gate_lower_bound = lin.number("gate_lower_bound", -80.0, 0.0);
@@ -167,19 +170,19 @@ void read_kda(Fields& lin, bool k3, ModelConfig& config) {
 }
 
 void read_mla(Fields& text, bool k3, ModelConfig& config) {
-    config.num_attention_heads = text.integer("num_attention_heads", 1, kMaxDimension);
+    config.num_attention_heads = text.integer("num_attention_heads", 1, kMaxHeads);
     const int64_t kv_heads =
         text.integer_or("num_key_value_heads", config.num_attention_heads, 1, kMaxDimension);
     if (kv_heads != config.num_attention_heads) {
         text.refuse(ErrorKind::unsupported, "num_key_value_heads",
                     "differs from num_attention_heads; shared keys are not supported in latent attention");
     }
-    config.q_lora_rank = k3 ? text.integer("q_lora_rank", 1, kMaxDimension)
-                            : text.integer_or("q_lora_rank", 0, 1, kMaxDimension);
-    config.kv_lora_rank = text.integer("kv_lora_rank", 1, kMaxDimension);
-    config.qk_nope_head_dim = text.integer("qk_nope_head_dim", 1, 65536);
-    config.qk_rope_head_dim = text.integer("qk_rope_head_dim", 0, 65536);
-    config.v_head_dim = text.integer("v_head_dim", 1, 65536);
+    config.q_lora_rank =
+        k3 ? text.integer("q_lora_rank", 1, kMaxRank) : text.integer_or("q_lora_rank", 0, 1, kMaxRank);
+    config.kv_lora_rank = text.integer("kv_lora_rank", 1, kMaxRank);
+    config.qk_nope_head_dim = text.integer("qk_nope_head_dim", 1, kMaxHeadDim);
+    config.qk_rope_head_dim = text.integer("qk_rope_head_dim", 0, kMaxHeadDim);
+    config.v_head_dim = text.integer("v_head_dim", 1, kMaxHeadDim);
     config.mla_use_output_gate =
         k3 ? text.boolean("mla_use_output_gate") : text.boolean_or("mla_use_output_gate", false);
     if (!text.boolean("mla_use_nope")) {
