@@ -134,18 +134,21 @@ Lanes largest_magnitudes(const Group& group) {
     return result;
 }
 
-/// Rounds to the nearest code in [low, high], ties to even; NaN becomes `low`. Adding 1.5 * 2^23 pushes the
-/// fraction out.
-float nearest_code(float value, float low, float high) {
-    const float at_least = value > low ? value : low;
-    const float bounded = at_least < high ? at_least : high;
-    return (bounded + 0x1.8p23f) - 0x1.8p23f;
+/// Rounds to the nearest code in [low, high], ties to even; any code for NaN and for values beyond 2^22,
+/// which no scale below leads to. Adding 1.5 * 2^23 pushes the fraction out; the limits are integers because
+/// compilers make lanes of integer minima but keep branches for those of floats.
+int32_t nearest_code(float value, int32_t low, int32_t high) {
+    constexpr float kShift = 0x1.8p23f;
+    const auto code =
+        static_cast<int32_t>(std::bit_cast<uint32_t>(value + kShift) - std::bit_cast<uint32_t>(kShift));
+    const int32_t at_least = code > low ? code : low;
+    return at_least < high ? at_least : high;
 }
 
 /// The code of a weight once its scale is fixed. A scale of NaN says alone that the group is damaged.
-float final_code(float weight, uint16_t scale_bits, float low, float high) {
+int32_t final_code(float weight, uint16_t scale_bits, int32_t low, int32_t high) {
     const float scale = bf16_to_f32(scale_bits);
-    return scale == 0.0f || std::isnan(scale) ? 0.0f : nearest_code(weight / scale, low, high);
+    return scale == 0.0f || std::isnan(scale) ? 0 : nearest_code(weight / scale, low, high);
 }
 
 void encode_q8_group(const float* rows, int64_t cols, int64_t begin, std::byte* block) {
@@ -158,7 +161,7 @@ void encode_q8_group(const float* rows, int64_t cols, int64_t begin, std::byte* 
         const uint16_t bits = f32_to_bf16(largest[lane] / 127.0f);
         store_bf16(bits, block + bf16_scale_offset(row, first / kQ8GroupCols));
         for (int64_t c = 0; c < kQ8GroupCols; ++c) {
-            const float code = final_code(group[static_cast<size_t>(c)][lane], bits, -127.0f, 127.0f);
+            const int32_t code = final_code(group[static_cast<size_t>(c)][lane], bits, -127, 127);
             block[q8_offset(row, first + c)] = static_cast<std::byte>(static_cast<int8_t>(code));
         }
     }
@@ -188,7 +191,7 @@ CodeSums sum_codes(const Q4Group& t, const Lanes& inverse) {
     CodeSums sums;
     for (const Lanes& column : t) {
         for (size_t row = 0; row < kPanelRows; ++row) {
-            const float code = nearest_code(column[row] * inverse[row], -8.0f, 7.0f);
+            const auto code = static_cast<float>(nearest_code(column[row] * inverse[row], -8, 7));
             sums.product[row] += column[row] * code;
             sums.square[row] += code * code;
         }
@@ -227,7 +230,7 @@ Lanes group_error(const Q4Group& t, const Lanes& scale) {
     Lanes error{};
     for (const Lanes& column : t) {
         for (size_t row = 0; row < kPanelRows; ++row) {
-            const float code = nearest_code(column[row] * inverse[row], -8.0f, 7.0f);
+            const auto code = static_cast<float>(nearest_code(column[row] * inverse[row], -8, 7));
             const float difference = column[row] - code * scale[row];
             error[row] += difference * difference;
         }
@@ -289,8 +292,8 @@ void encode_q4_group(const float* rows, int64_t cols, int64_t begin, std::byte* 
         const auto lane = static_cast<size_t>(row);
         store_bf16(bits[lane], block + bf16_scale_offset(row, index));
         const auto stored = [&](int64_t col) {
-            const float code = final_code(group[static_cast<size_t>(col)][lane], bits[lane], -8.0f, 7.0f);
-            return static_cast<uint32_t>(static_cast<int32_t>(code) + 8);
+            return static_cast<uint32_t>(
+                final_code(group[static_cast<size_t>(col)][lane], bits[lane], -8, 7) + 8);
         };
         for (int64_t col = 0; col < kGroupCols / 2; ++col) {
             codes[col / 4 * 64 + row * 4 + col % 4] = std::byte(stored(col) | stored(col + 16) << 4);

@@ -7,6 +7,7 @@
 
 #include "kernels/format.h"
 #include "tools/command.h"
+#include "tools/describe.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -31,10 +32,6 @@ struct Arguments {
     std::string experts = "auto";
     bool quiet = false;
 };
-
-const char* family_name(engine::Family family) {
-    return family == engine::Family::kimi_k3 ? "Kimi K3" : "Kimi-Linear";
-}
 
 void print_summary(const Arguments& arguments, const engine::ConvertSummary& s) {
     if (s.finished) {
