@@ -181,6 +181,14 @@ void decode_q8(const std::byte* panel, int64_t cols, float* rows) {
                     });
 }
 
+Lanes nearest_q4_codes(const Lanes& column, const Lanes& inverse) {
+    Lanes codes;
+    for (size_t row = 0; row < kPanelRows; ++row) {
+        codes[row] = static_cast<float>(nearest_code(column[row] * inverse[row], -8, 7));
+    }
+    return codes;
+}
+
 /// Sums over a group's codes c for the inverse scales `inverse`: t.c and c.c.
 struct CodeSums {
     Lanes product{};
@@ -190,10 +198,10 @@ struct CodeSums {
 CodeSums sum_codes(const Q4Group& t, const Lanes& inverse) {
     CodeSums sums;
     for (const Lanes& column : t) {
+        const Lanes codes = nearest_q4_codes(column, inverse);
         for (size_t row = 0; row < kPanelRows; ++row) {
-            const auto code = static_cast<float>(nearest_code(column[row] * inverse[row], -8, 7));
-            sums.product[row] += column[row] * code;
-            sums.square[row] += code * code;
+            sums.product[row] += column[row] * codes[row];
+            sums.square[row] += codes[row] * codes[row];
         }
     }
     return sums;
@@ -229,9 +237,9 @@ Lanes group_error(const Q4Group& t, const Lanes& scale) {
         inverse[row] = scale[row] != 0.0f ? 1.0f / scale[row] : 0.0f;
     Lanes error{};
     for (const Lanes& column : t) {
+        const Lanes codes = nearest_q4_codes(column, inverse);
         for (size_t row = 0; row < kPanelRows; ++row) {
-            const auto code = static_cast<float>(nearest_code(column[row] * inverse[row], -8, 7));
-            const float difference = column[row] - code * scale[row];
+            const float difference = column[row] - codes[row] * scale[row];
             error[row] += difference * difference;
         }
     }

@@ -176,9 +176,13 @@ def file_system(directory, options):
 
 
 def main(module):
-    """test_x.py BINARY SOURCE_DIR [TEST…]"""
+    """test_x.py BINARY SOURCE_DIR [TEST…]. Exit code 77 says that everything was skipped."""
     if len(sys.argv) < 3:
         sys.exit(f"usage: {sys.argv[0]} BINARY SOURCE_DIR [TEST…]")
     CommandTest.binary = os.path.abspath(sys.argv[1])
     CommandTest.data = os.path.join(os.path.abspath(sys.argv[2]), "tests", "data")
-    unittest.main(module=module, argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)
+    result = unittest.main(module=module, argv=[sys.argv[0], *sys.argv[3:]], verbosity=2, exit=False).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    if result.testsRun == len(result.skipped):
+        sys.exit(77)
