@@ -35,7 +35,8 @@ inline constexpr int64_t block_count(int64_t cols) {
     return (cols + kBlockCols - 1) / kBlockCols;
 }
 
-/// Bytes of one panel, and of a whole matrix. The caller bounds rows and cols (below 2^31 each).
+/// Bytes of one panel, and of a whole matrix. rows and cols are below 2^31 each (the caller's duty);
+/// a product past INT64_MAX is given as INT64_MAX.
 int64_t panel_bytes(Format format, int64_t cols);
 int64_t matrix_bytes(Format format, int64_t rows, int64_t cols);
 

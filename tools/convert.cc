@@ -8,6 +8,7 @@
 #include "kernels/format.h"
 #include "tools/command.h"
 #include "tools/describe.h"
+#include "tools/help.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -79,8 +80,7 @@ int convert(Arguments& arguments) {
 void add_convert_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("convert", "Turn a release's folder into a container");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     command->add_option("source", arguments->options.source, "Folder of the release")
         ->required()
         ->type_name("SRC");

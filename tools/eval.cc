@@ -8,6 +8,7 @@
 #include "engine/dump.h"
 #include "engine/evaluate.h"
 #include "tools/command.h"
+#include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/terminal.h"
 
@@ -153,8 +154,7 @@ int eval(const Arguments& arguments) {
 void add_eval_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("eval", "Next-token distribution, perplexity, dumps");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     add_model_options(*command, arguments->model);
     auto* prompt = command->add_option("prompt", arguments->prompt, "The prompt (default: read from stdin)");
     prompt->type_name("PROMPT");

@@ -12,6 +12,7 @@
 #include "engine/text/chat.h"
 #include "tools/command.h"
 #include "tools/describe.h"
+#include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/terminal.h"
 
@@ -207,8 +208,7 @@ int info(const Arguments& arguments) {
 void add_info_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("info", "What a container is");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     command->add_option("model", arguments->model, "Container made by `waste convert`")
         ->required()
         ->type_name("MODEL");

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "tools/command.h"
 #include "tools/terminal.h"
@@ -33,6 +34,12 @@ void warn_about_unknown_settings() {
     }
 }
 
+/// "run " once the parser knows which command it is in.
+std::string chosen_command(const CLI::App& app) {
+    const auto chosen = app.get_subcommands();
+    return chosen.empty() ? "" : chosen.front()->get_name() + " ";
+}
+
 int run(int argc, char** argv) {
     CLI::App app(kAbout, "waste");
     app.footer(kFooter);
@@ -48,11 +55,18 @@ int run(int argc, char** argv) {
     add_tokenize_command(app, action);
     add_detokenize_command(app, action);
     add_eval_command(app, action);
+    const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+    if (argc > 1 && argv[1][0] != '-' && std::as_const(app).get_subcommands(is_first_word).empty()) {
+        warn(std::string("'") + argv[1] + "' is not a command; `waste --help` lists them");
+        return kUsage;
+    }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         // Help and version requests arrive as exceptions too, with exit code 0.
-        return app.exit(error) == 0 ? kOk : kUsage;
+        if (error.get_exit_code() == 0) return app.exit(error);
+        warn(std::string(error.what()) + "; see `waste " + chosen_command(app) + "--help`");
+        return kUsage;
     }
     warn_about_unknown_settings();
     return action();

@@ -14,6 +14,7 @@
 #include "engine/plan_source.h"
 #include "tools/command.h"
 #include "tools/describe.h"
+#include "tools/help.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -241,8 +242,7 @@ int plan(const Arguments& arguments) {
 void add_plan_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("plan", "What a model needs of this machine's memory");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     command->add_option("model", arguments->model, "Container, release's folder or config.json")
         ->required()
         ->type_name("MODEL");

@@ -14,6 +14,7 @@
 #include "engine/text/reply.h"
 #include "engine/text/stop_ids.h"
 #include "tools/command.h"
+#include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/terminal.h"
 
@@ -326,8 +327,7 @@ void add_sampling_options(CLI::App& command, Arguments& arguments) {
 void add_run_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("run", "Generate text from a prompt");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     add_model_options(*command, arguments->model);
     auto* prompt = command->add_option("prompt", arguments->prompt, "The prompt (default: read from stdin)");
     prompt->type_name("PROMPT");

@@ -13,6 +13,7 @@
 #include "engine/config.h"
 #include "engine/text/tokenizer.h"
 #include "tools/command.h"
+#include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/terminal.h"
 
@@ -158,8 +159,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* summary, Argu
 void add_tokenize_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = add_command(app, "tokenize", "Token ids of a text", *arguments);
-    command->description(kTokenizeAbout);
-    command->footer(kTokenizeFooter);
+    set_help(*command, kTokenizeAbout, kTokenizeFooter);
     CLI::Option* text = command->add_option("text", arguments->text, "The text")->type_name("TEXT");
     command->add_option("--file", arguments->file, "Read the text from a file; - is stdin")
         ->excludes(text)
@@ -174,8 +174,7 @@ void add_tokenize_command(CLI::App& app, Action& action) {
 void add_detokenize_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = add_command(app, "detokenize", "Text of token ids", *arguments);
-    command->description(kDetokenizeAbout);
-    command->footer(kDetokenizeFooter);
+    set_help(*command, kDetokenizeAbout, kDetokenizeFooter);
     CLI::Option* ids = command->add_option("ids", arguments->ids, "Token ids, separated by commas or blanks");
     ids->type_name("IDS");
     command->add_option("--ids", arguments->file, "Read the ids from a file; - is stdin")

@@ -12,6 +12,7 @@
 #include "engine/convert/proof.h"
 #include "tools/command.h"
 #include "tools/describe.h"
+#include "tools/help.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -141,8 +142,7 @@ int verify(const Arguments& arguments) {
 void add_verify_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("verify", "Check every byte of a container");
-    command->description(kAbout);
-    command->footer(kFooter);
+    set_help(*command, kAbout, kFooter);
     command->add_option("model", arguments->model, "Container made by `waste convert`")
         ->required()
         ->type_name("MODEL");

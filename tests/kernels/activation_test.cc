@@ -70,6 +70,7 @@ TEST(ActivationTest, SigmoidAtItsEnds) {
     EXPECT_EQ(sigmoid(0.0f), 0.5f);
     EXPECT_EQ(sigmoid(200.0f), 1.0f);
     EXPECT_GE(sigmoid(-200.0f), 0.0f);
+    EXPECT_NEAR(sigmoid(-90.0f), std::exp(-90.0), 0x1p-148) << "subnormal, but there";
     EXPECT_TRUE(std::isnan(sigmoid(std::nanf(""))));
 }
 

@@ -260,7 +260,7 @@ TEST(FormatTest, ExtremeMagnitudesKeepTheirShape) {
             // Uniform rounding noise: 1/12 of a squared step, with steps of about 3 deviations / 127 or / 8.
             EXPECT_LT(std::sqrt(error / energy), format == Format::q8 ? 0.01 : 0.11);
         }
-        // Below what a bf16 scale can hold: anything finite will do.
+        // At the ends of what a bf16 scale can hold: no NaN and no wrong sign.
         for (const float magnitude : {FLT_MAX, FLT_TRUE_MIN, 1e-39f}) {
             const TestMatrix matrix = encode_matrix(format, 16, 128, std::vector<float>(16 * 128, magnitude));
             for (const float weight : matrix.weights) {

@@ -21,8 +21,9 @@ struct Shape {
     int64_t value_dim;
 };
 
-constexpr Shape kShapes[] = {{1, 1},   {1, 128}, {128, 1}, {3, 7},    {5, 17},    {16, 31},   {33, 33},
-                             {32, 40}, {64, 64}, {48, 96}, {80, 145}, {128, 128}, {128, 200}, {7, 129}};
+constexpr Shape kShapes[] = {{1, 1},     {1, 128}, {128, 1}, {3, 7},   {5, 17},   {16, 31},
+                             {33, 33},   {32, 40}, {64, 64}, {48, 96}, {80, 145}, {128, 128},
+                             {128, 200}, {7, 129}, {6, 63},  {6, 127}, {6, 191}};
 
 /// Inputs of one token and head, as the layer would hand them over.
 struct Token {

@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 import time
-import unittest
 
 import command_support
 from command_support import (MIB, CommandTest, copy_model, cut, digests, file_system, flip, identities)
