@@ -1,4 +1,6 @@
 // Names, directories and free space.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "container/file.h"
 #include "container/system.h"
@@ -20,6 +23,30 @@ mode_t mode_of(const std::string& path) {
 }
 
 }  // namespace
+
+Result<DirectoryLock> DirectoryLock::acquire(const std::string& path) {
+    auto descriptor = open_descriptor(path, O_RDONLY | O_DIRECTORY);
+    if (!descriptor) return pass(descriptor);
+    if (flock(descriptor->number(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) return fail(ErrorKind::invalid, path, "another process is writing there");
+        return system_failure(errno, path, "lock");
+    }
+    DirectoryLock lock;
+    lock.descriptor_ = descriptor->release();
+    return lock;
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+DirectoryLock& DirectoryLock::operator=(DirectoryLock&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+}
+
+DirectoryLock::~DirectoryLock() {
+    if (descriptor_ >= 0) close(descriptor_);
+}
 
 Result<void> remove_file(const std::string& path) {
     if (unlink(path.c_str()) != 0) return system_failure(errno, path, "remove");

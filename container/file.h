@@ -98,6 +98,21 @@ class AppendFile {
     int descriptor_ = -1;
 };
 
+/// Keeps other processes that ask for it out of a directory while the object lives. It goes with the process,
+/// however that ends.
+class DirectoryLock {
+  public:
+    /// An error of kind `invalid` if another process holds it.
+    static Result<DirectoryLock> acquire(const std::string& path);
+    DirectoryLock(DirectoryLock&& other) noexcept;
+    DirectoryLock& operator=(DirectoryLock&& other) noexcept;
+    ~DirectoryLock();
+
+  private:
+    DirectoryLock() = default;
+    int descriptor_ = -1;
+};
+
 /// The whole file, refused if larger than `max_bytes`.
 Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes);
 /// Temporary name, sync, rename, sync of the directory.

@@ -40,6 +40,19 @@ std::string chosen_command(const CLI::App& app) {
     return chosen.empty() ? "" : chosen.front()->get_name() + " ";
 }
 
+/// An option without its value takes the next word for it, even one that is an option itself. Returns what to
+/// say about that, or nothing.
+std::string swallowed_option(const CLI::App& command) {
+    for (const CLI::Option* option : command.get_options()) {
+        if (option->get_positional()) continue;
+        for (const std::string& value : option->results()) {
+            if (!value.starts_with('-') || !command.get_option_no_throw(value)) continue;
+            return option->get_name() + " has no value, " + value + " follows it";
+        }
+    }
+    return {};
+}
+
 int run(int argc, char** argv) {
     CLI::App app(kAbout, "waste");
     app.footer(kFooter);
@@ -65,7 +78,14 @@ int run(int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         // Help and version requests arrive as exceptions too, with exit code 0.
         if (error.get_exit_code() == 0) return app.exit(error);
-        warn(std::string(error.what()) + "; see `waste " + chosen_command(app) + "--help`");
+        const auto unknown = app.remaining();
+        const bool no_command = app.get_subcommands().empty() && !unknown.empty();
+        warn((no_command ? "unknown option " + unknown.front() : std::string(error.what())) +
+             "; see `waste " + chosen_command(app) + "--help`");
+        return kUsage;
+    }
+    if (const std::string wrong = swallowed_option(*app.get_subcommands().front()); !wrong.empty()) {
+        warn(wrong);
         return kUsage;
     }
     warn_about_unknown_settings();

@@ -350,6 +350,8 @@ Result<std::string> Conversion::run() {
     if (callbacks_.on_start) callbacks_.on_start(about);
     if (const auto ok = check_space(about); !ok) return pass(ok);
     if (const auto ok = container::make_directory(options_.destination); !ok) return pass(ok);
+    const auto lock = container::DirectoryLock::acquire(options_.destination);
+    if (!lock) return pass(lock);
     auto journal = Journal::open(options_.destination, identity());
     if (!journal) return pass(journal);
     progress_.bytes_total = layout_.total_bytes();

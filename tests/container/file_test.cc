@@ -238,5 +238,18 @@ TEST(Path, JoinAndBaseName) {
     EXPECT_EQ(base_name(""), "");
 }
 
+TEST(DirectoryLock, KeepsASecondOneOutWhileItLives) {
+    const TempDir dir;
+    {
+        const auto first = DirectoryLock::acquire(dir.path());
+        ASSERT_TRUE(first) << first.error().text();
+        const auto second = DirectoryLock::acquire(dir.path());
+        ASSERT_FALSE(second);
+        EXPECT_EQ(second.error().kind, ErrorKind::invalid);
+    }
+    EXPECT_TRUE(DirectoryLock::acquire(dir.path()));
+    EXPECT_FALSE(DirectoryLock::acquire(dir.file("missing")));
+}
+
 }  // namespace
 }  // namespace waste::container
