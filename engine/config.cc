@@ -61,11 +61,6 @@ class Fields {
         return value ? number_of(*value, key, least, most) : 0.0f;
     }
 
-    float number_or(std::string_view key, float fallback, double least, double most) {
-        const json* value = find(key);
-        return value ? number_of(*value, key, least, most) : fallback;
-    }
-
     bool boolean(std::string_view key) {
         const json* value = require(key);
         return value && boolean_of(*value, key);
@@ -191,14 +186,13 @@ void read_mla(Fields& text, bool k3, ModelConfig& config) {
     }
 }
 
-void read_activation(Fields& text, bool k3, ModelConfig& config) {
+void read_activation(Fields& text, ModelConfig& config) {
     const std::string act = text.string("hidden_act");
     if (act == "situ") {
         config.hidden_act = HiddenAct::situ;
-        config.situ_beta = k3 ? text.number("activation_situ_beta", 1e-6, 1e6)
-                              : text.number_or("activation_situ_beta", 1.0f, 1e-6, 1e6);
-        config.situ_linear_beta = k3 ? text.number("activation_situ_linear_beta", 1e-6, 1e6)
-                                     : text.number_or("activation_situ_linear_beta", 0.0f, 1e-6, 1e6);
+        // Never defaulted: a wrong bound yields a plausible, wrong model.
+        config.situ_beta = text.number("activation_situ_beta", 1e-6, 1e6);
+        config.situ_linear_beta = text.number("activation_situ_linear_beta", 1e-6, 1e6);
     } else if (act == "silu") {
         config.hidden_act = HiddenAct::silu;
     } else if (!text.error()) {
@@ -322,7 +316,7 @@ Result<ModelConfig> parse_config(std::string_view text, const std::string& place
     if (lin.error()) return tl::unexpected(*lin.error());
 
     read_mla(fields, k3, config);
-    read_activation(fields, k3, config);
+    read_activation(fields, config);
     read_moe(fields, k3, config);
     read_attn_res(fields, k3, config);
     if (fields.error()) return tl::unexpected(*fields.error());

@@ -53,7 +53,7 @@ struct ModelConfig {
     int64_t intermediate_size;
     HiddenAct hidden_act;
     float situ_beta;
-    float situ_linear_beta;  ///< 0: the up branch is not bounded
+    float situ_linear_beta;
     int64_t first_k_dense_replace;
     int64_t moe_layer_freq;
     int64_t num_experts;

@@ -33,10 +33,7 @@ Result<PlannedModel> look_up_container(const std::string& path) {
 /// The sizes of a container that is not written yet.
 Result<PlannedModel> lay_out(PlanSource source, const ModelConfig& config,
                              const std::vector<TensorSpec>& specs, TrunkRecipe trunk, Format experts,
-                             const std::string& place, const std::function<Dtype(size_t)>& released) {
-    const container::BankShape shape{config.num_experts, config.expert_input_size(),
-                                     config.moe_intermediate_size, experts};
-    if (const auto ok = container::check_bank_shape(shape, place); !ok) return pass(ok);
+                             const std::function<Dtype(size_t)>& released) {
     const auto layout = plan_layout(config, specs, trunk, experts, released);
     if (!layout) return pass(layout);
     const auto sizes = container_sizes(layout->trunk_bytes, layout->tensors, layout->banks);
@@ -55,7 +52,7 @@ Result<PlannedModel> look_up_release(const std::string& path, TrunkRecipe trunk,
     const auto released = [&](size_t i) {
         return source->checkpoint().tensor(source->trunk_source(i)).dtype;
     };
-    return lay_out(PlanSource::release, source->config(), source->trunk(), trunk, *format, path, released);
+    return lay_out(PlanSource::release, source->config(), source->trunk(), trunk, *format, released);
 }
 
 /// True if quantization_config, which K3 keeps in text_config, says that experts are MXFP4. A release with
@@ -84,8 +81,7 @@ Result<PlannedModel> look_up_config(const std::string& path, TrunkRecipe trunk,
                     "copies MXFP4 experts as released, and by its config.json this release has none");
     }
     const auto specs = trunk_tensors(*config);
-    return lay_out(PlanSource::config, *config, specs, trunk, format, path,
-                   [](size_t) { return Dtype::bf16; });
+    return lay_out(PlanSource::config, *config, specs, trunk, format, [](size_t) { return Dtype::bf16; });
 }
 
 Result<bool> has_weights(const std::string& directory) {
