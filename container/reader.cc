@@ -86,6 +86,7 @@ Result<std::string> read_carried(const std::string& directory, const CarriedFile
 Result<void> check_fingerprint(const Manifest& manifest, const std::vector<OpenBank>& banks,
                                const std::string& place) {
     std::vector<std::vector<ExpertEntry>> tables;
+    tables.reserve(banks.size());
     for (const OpenBank& bank : banks) tables.push_back(bank.table);
     const std::string found = compute_fingerprint(manifest, tables);
     if (found == manifest.fingerprint) return {};

@@ -61,22 +61,34 @@ def faults_of_include(file, quoted, header, root):
         yield "kernels/ does arithmetic only: no I/O, threads or exceptions"
     if room != "container" and FILE_ACCESS.match(header):
         yield "files are opened and mapped in container/ only"
-    if file.suffix == ".h" and SOURCE_ONLY_LIBRARY.match(header):
-        yield "this library is for .cc files only"
+
+
+def read_includes(root):
+    """Each source file, relative to the root, and its includes as (line number, is quoted, header)."""
+    includes = {}
+    for room in ARROWS:
+        for path in sorted((root / room).rglob("*")):
+            if path.suffix in (".h", ".cc"):
+                lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+                found = [(number, INCLUDE.match(line)) for number, line in lines]
+                includes[path.relative_to(root)] = [(n, m[1] == '"', m[2]) for n, m in found if m]
+    return includes
 
 
 def check(root):
     """All faults under `root`, as lines to print, and the number of files read."""
+    includes = read_includes(root)
+    # Headers that need a library which no other room shall see: for the .cc files of their own room only.
+    private = {file.as_posix() for file, lines in includes.items() if file.suffix == ".h"
+               and any(SOURCE_ONLY_LIBRARY.match(header) for _, _, header in lines)}
     faults = []
-    files = [f for room in ARROWS for pattern in ("*.h", "*.cc") for f in sorted((root / room).rglob(pattern))]
-    for path in files:
-        file = path.relative_to(root)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match:
-                for fault in faults_of_include(file, match[1] == '"', match[2], root):
-                    faults.append(f"{file}:{number}: {match[2]}: {fault}")
-    return faults, len(files)
+    for file, lines in includes.items():
+        for number, quoted, header in lines:
+            found = list(faults_of_include(file, quoted, header, root))
+            if header in private and (file.suffix == ".h" or file.parts[0] != header.split("/")[0]):
+                found.append("it includes nlohmann/ or fmt/, so only .cc files of its own room may use it")
+            faults += [f"{file}:{number}: {header}: {fault}" for fault in found]
+    return faults, len(includes)
 
 
 def main():

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdio>
 
 #include "tools/command.h"
@@ -62,7 +63,7 @@ std::string bytes_text(uint64_t bytes) {
 }
 
 std::string duration_text(double seconds) {
-    const auto whole = static_cast<int64_t>(seconds + 0.5);
+    const int64_t whole = std::llround(seconds);
     if (whole < 60) return fmt::format("{} s", whole);
     if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
     return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);

@@ -1,19 +1,19 @@
 // One file's header: what is accepted, and each way of being wrong.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "container/safetensors_header.h"
 
 namespace waste::container {
 namespace {
 
 std::vector<std::byte> file_of(std::string_view header, size_t data_bytes) {
-    std::vector<std::byte> file(kHeaderLengthBytes);
+    std::vector<std::byte> file(kHeaderLengthBytes + header.size() + data_bytes);
     for (size_t i = 0; i < kHeaderLengthBytes; ++i) {
         file[i] = static_cast<std::byte>(uint64_t{header.size()} >> (8 * i));
     }
-    const auto text = std::as_bytes(std::span(header));
-    file.insert(file.end(), text.begin(), text.end());
-    file.resize(file.size() + data_bytes);
+    std::ranges::copy(std::as_bytes(std::span(header)), file.begin() + kHeaderLengthBytes);
     return file;
 }
 

@@ -27,6 +27,10 @@ struct Case {
     Tier tier;
 };
 
+void PrintTo(const Case& test, std::ostream* out) {
+    *out << test.checkpoint << " on " << kernels::tier_name(test.tier);
+}
+
 class Golden : public ::testing::TestWithParam<Case> {};
 
 SessionOptions exact(Tier tier, int64_t context_length) {

@@ -45,6 +45,10 @@ struct Case {
     Compute compute;
 };
 
+void PrintTo(const Case& test, std::ostream* out) {
+    *out << test.checkpoint << (test.compute == Compute::f32 ? " in f32" : " in int8");
+}
+
 class Invariance : public ::testing::TestWithParam<Case> {
   protected:
     SessionOptions options(int threads, Tier tier) const {
