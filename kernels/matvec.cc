@@ -1,61 +1,44 @@
 #include "kernels/matvec.h"
 
+#include <algorithm>
+#include <array>
+
 #include "kernels/variants.h"
 
 namespace waste::kernels {
 namespace {
 
-constexpr MatvecF32Variant kF32Variants[] = {
-    {Tier::scalar, Format::f32, scalar::matvec_f32_f32},
-    {Tier::scalar, Format::bf16, scalar::matvec_f32_bf16},
-    {Tier::scalar, Format::q8, scalar::matvec_f32_q8},
-    {Tier::scalar, Format::q4, scalar::matvec_f32_q4},
-    {Tier::scalar, Format::mxfp4, scalar::matvec_f32_mxfp4},
-#if defined(__x86_64__)
-    {Tier::avx2, Format::f32, avx2::matvec_f32_f32},
-    {Tier::avx2, Format::bf16, avx2::matvec_f32_bf16},
-    {Tier::avx2, Format::q8, avx2::matvec_f32_q8},
-    {Tier::avx2, Format::q4, avx2::matvec_f32_q4},
-    {Tier::avx2, Format::mxfp4, avx2::matvec_f32_mxfp4},
-    {Tier::avx512, Format::f32, avx512::matvec_f32_f32},
-    {Tier::avx512, Format::bf16, avx512::matvec_f32_bf16},
-    {Tier::avx512, Format::q8, avx512::matvec_f32_q8},
-    {Tier::avx512, Format::q4, avx512::matvec_f32_q4},
-    {Tier::avx512, Format::mxfp4, avx512::matvec_f32_mxfp4},
-#elif defined(__aarch64__)
-    {Tier::neon, Format::f32, neon::matvec_f32_f32},
-    {Tier::neon, Format::bf16, neon::matvec_f32_bf16},
-    {Tier::neon, Format::q8, neon::matvec_f32_q8},
-    {Tier::neon, Format::q4, neon::matvec_f32_q4},
-    {Tier::neon, Format::mxfp4, neon::matvec_f32_mxfp4},
-#endif
-};
-
-constexpr MatvecInt8Variant kInt8Variants[] = {
-    {Tier::scalar, Format::q8, scalar::matvec_int8_q8},
-    {Tier::scalar, Format::q4, scalar::matvec_int8_q4},
-    {Tier::scalar, Format::mxfp4, scalar::matvec_int8_mxfp4},
-#if defined(__x86_64__)
-    {Tier::avx2, Format::q8, avx2::matvec_int8_q8},
-    {Tier::avx2, Format::q4, avx2::matvec_int8_q4},
-    {Tier::avx2, Format::mxfp4, avx2::matvec_int8_mxfp4},
-    {Tier::avx512, Format::q8, avx512::matvec_int8_q8},
-    {Tier::avx512, Format::q4, avx512::matvec_int8_q4},
-    {Tier::avx512, Format::mxfp4, avx512::matvec_int8_mxfp4},
-#elif defined(__aarch64__)
-    {Tier::neon, Format::q8, neon::matvec_int8_q8},
-    {Tier::neon, Format::q4, neon::matvec_int8_q4},
-    {Tier::neon, Format::mxfp4, neon::matvec_int8_mxfp4},
-#endif
-};
+/// The tiers' rows as one table, slowest tier first.
+template <typename Variant, size_t... Rows>
+std::array<Variant, (Rows + ...)> joined(const Variant (&... tables)[Rows]) {
+    std::array<Variant, (Rows + ...)> all;
+    auto next = all.begin();
+    ((next = std::copy(std::begin(tables), std::end(tables), next)), ...);
+    return all;
+}
 
 }  // namespace
 
 std::span<const MatvecF32Variant> matvec_f32_variants() {
-    return kF32Variants;
+#if defined(__x86_64__)
+    static const auto kAll = joined(scalar::kMatvecF32, avx2::kMatvecF32, avx512::kMatvecF32);
+#elif defined(__aarch64__)
+    static const auto kAll = joined(scalar::kMatvecF32, neon::kMatvecF32);
+#else
+    static const auto kAll = joined(scalar::kMatvecF32);
+#endif
+    return kAll;
 }
+
 std::span<const MatvecInt8Variant> matvec_int8_variants() {
-    return kInt8Variants;
+#if defined(__x86_64__)
+    static const auto kAll = joined(scalar::kMatvecInt8, avx2::kMatvecInt8, avx512::kMatvecInt8);
+#elif defined(__aarch64__)
+    static const auto kAll = joined(scalar::kMatvecInt8, neon::kMatvecInt8);
+#else
+    static const auto kAll = joined(scalar::kMatvecInt8);
+#endif
+    return kAll;
 }
 
 }  // namespace waste::kernels

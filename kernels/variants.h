@@ -25,55 +25,28 @@ inline constexpr int64_t kMxfp4BlockBytes = kMxfp4ScaleBytes + kBlockCols * kPan
 /// Nibbles of one group of 32 columns.
 inline constexpr int64_t kNibbleGroupBytes = kGroupCols * kPanelRows / 2;
 
+/// Formats with integer kernels.
+inline constexpr int kInt8FormatCount = 3;
+
+// A tier's rows of each table, one a format.
 namespace scalar {
-void matvec_f32_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_bf16(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q8(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_mxfp4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_mxfp4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end,
-                       float* y);
+extern const MatvecF32Variant kMatvecF32[kFormatCount];
+extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 }  // namespace scalar
-
 namespace avx2 {
-void matvec_f32_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_bf16(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q8(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_mxfp4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_mxfp4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end,
-                       float* y);
+extern const MatvecF32Variant kMatvecF32[kFormatCount];
+extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 }  // namespace avx2
-
 namespace avx512 {
-void matvec_f32_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_bf16(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q8(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_mxfp4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_mxfp4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end,
-                       float* y);
+extern const MatvecF32Variant kMatvecF32[kFormatCount];
+extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 }  // namespace avx512
-
 namespace neon {
-void matvec_f32_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_bf16(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q8(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_q4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_f32_mxfp4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_q4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y);
-void matvec_int8_mxfp4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end,
-                       float* y);
+extern const MatvecF32Variant kMatvecF32[kFormatCount];
+extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 }  // namespace neon
 

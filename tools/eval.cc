@@ -34,9 +34,7 @@ constexpr const char* kFooter =
 
 struct Arguments {
     ModelArguments model;
-    std::string prompt;
-    std::string file;
-    std::string ids;
+    PromptArguments prompt;
     int64_t top = 10;
     std::string perplexity;
     engine::PerplexityOptions windows;
@@ -48,11 +46,10 @@ struct Arguments {
 };
 
 Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine::Model& model) {
-    if (!arguments.ids.empty()) return read_ids(arguments.ids);
+    if (!arguments.prompt.ids.empty()) return read_ids(arguments.prompt.ids);
     const auto tokenizer = require_tokenizer(model.container(), model.config().vocab_size);
     if (!tokenizer) return pass(tokenizer);
-    if (!arguments.prompt.empty()) return tokenizer->encode(arguments.prompt);
-    const auto text = read_text(arguments.file.empty() ? "-" : arguments.file);
+    const auto text = prompt_text(arguments.prompt);
     if (!text) return pass(text);
     return tokenizer->encode(*text);
 }
@@ -156,19 +153,14 @@ void add_eval_command(CLI::App& app, Action& action) {
     CLI::App* command = app.add_subcommand("eval", "Next-token distribution, perplexity, dumps");
     set_help(*command, kAbout, kFooter);
     add_model_options(*command, arguments->model);
-    auto* prompt = command->add_option("prompt", arguments->prompt, "The prompt (default: read from stdin)");
-    prompt->type_name("PROMPT");
-    auto* file = command->add_option("-f,--file", arguments->file, "Read the prompt from a file; - is stdin");
-    auto* ids =
-        command->add_option("--ids", arguments->ids, "Read token ids, separated by commas, from a file");
-    file->excludes(prompt)->excludes(ids);
-    ids->excludes(prompt);
+    add_prompt_options(*command, arguments->prompt);
     command->add_option("--top", arguments->top, "How many of the likeliest tokens to print")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
         ->capture_default_str();
     auto* perplexity =
         command->add_option("--perplexity", arguments->perplexity, "Measure this text's perplexity");
-    perplexity->type_name("FILE")->excludes(prompt)->excludes(file)->excludes(ids);
+    perplexity->type_name("FILE");
+    for (const char* other : {"prompt", "--file", "--ids"}) perplexity->excludes(command->get_option(other));
     command->add_option("--window", arguments->windows.window, "Ids in a window")
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 24))
         ->capture_default_str()

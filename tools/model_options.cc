@@ -1,6 +1,7 @@
 #include "tools/model_options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -67,6 +68,28 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
         .add_option("-c,--ctx", arguments.context_length,
                     "Most tokens a sequence may have (default: what is needed)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
+}
+
+void add_prompt_options(CLI::App& command, PromptArguments& arguments) {
+    auto* text = command.add_option("prompt", arguments.text, "The prompt (default: read from stdin)");
+    text->type_name("PROMPT");
+    auto* file = command.add_option("-f,--file", arguments.file, "Read the prompt from a file; - is stdin");
+    auto* ids =
+        command.add_option("--ids", arguments.ids, "Read token ids, separated by commas, from a file");
+    file->type_name("FILE")->excludes(text)->excludes(ids);
+    ids->type_name("FILE")->excludes(text);
+}
+
+Result<std::string> prompt_text(const PromptArguments& arguments) {
+    if (!arguments.file.empty()) return read_text(arguments.file);
+    if (arguments.text) return *arguments.text;
+    if (isatty(STDIN_FILENO) == 1) {
+        return fail(ErrorKind::invalid, "prompt",
+                    "none was given; give it as an argument, with --file, with --ids, or on stdin");
+    }
+    auto text = read_text("-");
+    if (text && text->ends_with('\n')) text->pop_back();
+    return text;
 }
 
 Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length) {

@@ -24,6 +24,19 @@ struct ModelArguments {
 /// Adds MODEL, --compute, --tier, --threads and --ctx.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 
+/// A prompt: an argument, a file, token ids, or else stdin.
+struct PromptArguments {
+    std::optional<std::string> text;
+    std::string file;
+    std::string ids;
+};
+
+/// Adds PROMPT, --file and --ids, of which one may be given.
+void add_prompt_options(CLI::App& command, PromptArguments& arguments);
+/// The prompt's text where it is not given as ids. From stdin a last line end is no part of it; a terminal
+/// there means that the prompt was forgotten.
+Result<std::string> prompt_text(const PromptArguments& arguments);
+
 /// What the arguments and WASTE_TIER ask for; `context_length` stands in where --ctx was not given.
 Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length);
 

@@ -1,6 +1,5 @@
 // waste run: a prompt in, text out.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -40,9 +39,7 @@ constexpr int64_t kDefaultContext = 4096;
 
 struct Arguments {
     ModelArguments model;
-    std::string prompt;
-    std::string file;
-    std::string ids;
+    PromptArguments prompt;
     bool chat = false;
     bool think = false;
     std::string system;
@@ -61,24 +58,11 @@ struct Prompt {
     std::optional<engine::ChatFormat> chat;
 };
 
-Result<std::string> prompt_text(const Arguments& arguments) {
-    if (!arguments.file.empty()) return read_text(arguments.file);
-    if (!arguments.prompt.empty()) return arguments.prompt;
-    if (isatty(STDIN_FILENO) == 1) {
-        return fail(ErrorKind::invalid, "run",
-                    "no prompt; give it as an argument, with --file, --ids, or on stdin");
-    }
-    auto text = read_text("-");
-    // A shell's echo ends a line that is not part of the prompt.
-    if (text && text->ends_with('\n')) text->pop_back();
-    return text;
-}
-
 Result<Prompt> make_prompt(const Arguments& arguments, const std::optional<Tokenizer>& tokenizer,
                            const std::string& place) {
     Prompt prompt;
-    if (!arguments.ids.empty()) {
-        auto ids = read_ids(arguments.ids);
+    if (!arguments.prompt.ids.empty()) {
+        auto ids = read_ids(arguments.prompt.ids);
         if (!ids) return pass(ids);
         prompt.ids = std::move(*ids);
     } else {
@@ -86,7 +70,7 @@ Result<Prompt> make_prompt(const Arguments& arguments, const std::optional<Token
             return fail(ErrorKind::not_found, place,
                         "the model came without a tokenizer; give token ids with --ids");
         }
-        const auto text = prompt_text(arguments);
+        const auto text = prompt_text(arguments.prompt);
         if (!text) return pass(text);
         std::vector<engine::Segment> segments{{*text, false}};
         if (arguments.chat) {
@@ -329,15 +313,9 @@ void add_run_command(CLI::App& app, Action& action) {
     CLI::App* command = app.add_subcommand("run", "Generate text from a prompt");
     set_help(*command, kAbout, kFooter);
     add_model_options(*command, arguments->model);
-    auto* prompt = command->add_option("prompt", arguments->prompt, "The prompt (default: read from stdin)");
-    prompt->type_name("PROMPT");
-    auto* file = command->add_option("-f,--file", arguments->file, "Read the prompt from a file; - is stdin");
-    auto* ids =
-        command->add_option("--ids", arguments->ids, "Read token ids, separated by commas, from a file");
-    file->excludes(prompt)->excludes(ids);
-    ids->excludes(prompt);
+    add_prompt_options(*command, arguments->prompt);
     auto* chat = command->add_flag("--chat", arguments->chat, "The prompt is a user's message; answer it");
-    chat->excludes(ids);
+    chat->excludes(command->get_option("--ids"));
     command
         ->add_flag("--think", arguments->think, "With --chat: let the model reason first (shown on stderr)")
         ->needs(chat);

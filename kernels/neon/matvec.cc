@@ -235,30 +235,16 @@ void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t
 
 }  // namespace
 
-void matvec_f32_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_f32<F32Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_f32_bf16(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_f32<Bf16Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_f32_q8(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_f32<Q8Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_f32_q4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_f32<Q4Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_f32_mxfp4(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_f32<Mxfp4Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_int8_q8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_int8<Q8Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_int8_q4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y) {
-    run_int8<Q4Block>(w, x, panel_begin, panel_end, y);
-}
-void matvec_int8_mxfp4(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end,
-                       float* y) {
-    run_int8<Mxfp4Block>(w, x, panel_begin, panel_end, y);
-}
+const MatvecF32Variant kMatvecF32[] = {
+    {Tier::neon, Format::f32, run_f32<F32Block>},     {Tier::neon, Format::bf16, run_f32<Bf16Block>},
+    {Tier::neon, Format::q8, run_f32<Q8Block>},       {Tier::neon, Format::q4, run_f32<Q4Block>},
+    {Tier::neon, Format::mxfp4, run_f32<Mxfp4Block>},
+};
+
+const MatvecInt8Variant kMatvecInt8[] = {
+    {Tier::neon, Format::q8, run_int8<Q8Block>},
+    {Tier::neon, Format::q4, run_int8<Q4Block>},
+    {Tier::neon, Format::mxfp4, run_int8<Mxfp4Block>},
+};
 
 }  // namespace waste::kernels::neon
