@@ -28,7 +28,9 @@ struct Shape {
 };
 
 constexpr Shape kProjection{12288, 7168};  ///< K3: q, k, v, g
-constexpr Shape kExpert{3072, 3584};       ///< K3: gate and up of a routed expert
+constexpr Shape kExpert{3072, 3584};       ///< K3: gate or up of a routed expert; the next one lies behind it
+constexpr Shape kExpertPair{6144,
+                            3584};  ///< both with their panels interleaved: one matrix of twice the rows
 constexpr Shape kRouter{896, 7168};
 
 double cpu_seconds() {
@@ -133,29 +135,35 @@ std::string label(std::string_view kernel, Tier tier, std::string_view format, S
            std::to_string(shape.rows) + "x" + std::to_string(shape.cols);
 }
 
-Shape shape_of(Format format) {
-    if (format == Format::mxfp4) return kExpert;
-    return format == Format::f32 || format == Format::bf16 ? kRouter : kProjection;
+std::vector<Shape> shapes_of(Format format) {
+    if (format == Format::mxfp4) return {kExpert, kExpertPair};
+    return {format == Format::f32 || format == Format::bf16 ? kRouter : kProjection};
+}
+
+void register_int8(const MatvecInt8Variant& variant, Shape shape) {
+    const auto name = label("matvec_int8", variant.tier, format_info(variant.format).name, shape);
+    benchmark::RegisterBenchmark(name.c_str(), [variant, shape](benchmark::State& state) {
+        const test::QuantizedVector x(test::Random(2).normals(shape.cols, 1.0f));
+        bench_matvec(state, variant.format, shape, variant.run, x.view());
+    });
+}
+
+void register_f32(const MatvecF32Variant& variant, Shape shape) {
+    const auto name = label("matvec_f32", variant.tier, format_info(variant.format).name, shape);
+    benchmark::RegisterBenchmark(name.c_str(), [variant, shape](benchmark::State& state) {
+        const std::vector<float> x = test::Random(2).normals(shape.cols, 1.0f);
+        bench_matvec(state, variant.format, shape, variant.run, x.data());
+    });
 }
 
 void register_all() {
     for (const MatvecInt8Variant& variant : matvec_int8_variants()) {
         if (!tier_supported(variant.tier)) continue;
-        const Shape shape = shape_of(variant.format);
-        const auto name = label("matvec_int8", variant.tier, format_info(variant.format).name, shape);
-        benchmark::RegisterBenchmark(name.c_str(), [variant, shape](benchmark::State& state) {
-            const test::QuantizedVector x(test::Random(2).normals(shape.cols, 1.0f));
-            bench_matvec(state, variant.format, shape, variant.run, x.view());
-        });
+        for (const Shape shape : shapes_of(variant.format)) register_int8(variant, shape);
     }
     for (const MatvecF32Variant& variant : matvec_f32_variants()) {
         if (!tier_supported(variant.tier)) continue;
-        const Shape shape = shape_of(variant.format);
-        const auto name = label("matvec_f32", variant.tier, format_info(variant.format).name, shape);
-        benchmark::RegisterBenchmark(name.c_str(), [variant, shape](benchmark::State& state) {
-            const std::vector<float> x = test::Random(2).normals(shape.cols, 1.0f);
-            bench_matvec(state, variant.format, shape, variant.run, x.data());
-        });
+        for (const Shape shape : shapes_of(variant.format)) register_f32(variant, shape);
     }
     for (const KdaStepVariant& variant : kda_step_variants()) {
         if (!tier_supported(variant.tier)) continue;
