@@ -72,7 +72,7 @@ TEST_P(Invariance, ThreadCount) {
 
 TEST_P(Invariance, PromptAtOnceOrTokenByToken) {
     const auto whole = run(converted_.model(), options(2, kernels::best_tier()), kTokens);
-    for (const size_t piece : {1, 7}) {
+    for (const size_t piece : {size_t{1}, size_t{7}}) {
         EXPECT_EQ(run(converted_.model(), options(2, kernels::best_tier()), piece), whole)
             << "pieces of " << piece;
     }
