@@ -110,6 +110,23 @@ Result<ExpertEntry> parse_entry(std::span<const std::byte> bytes, uint64_t recor
     return entry;
 }
 
+/// Only what an entry names is ever hashed, so no byte of the records may be without one. Offsets were
+/// checked to be those of records before `records_end`.
+Result<void> check_coverage(std::span<const ExpertEntry> entries, uint64_t record_bytes, uint64_t records_end,
+                            const std::string& place) {
+    std::vector<uint64_t> offsets;
+    for (const ExpertEntry& entry : entries) offsets.push_back(entry.offset);
+    std::sort(offsets.begin(), offsets.end());
+    uint64_t covered = 0;
+    for (const uint64_t offset : offsets) {
+        if (offset > covered) break;
+        covered = offset + record_bytes;
+    }
+    if (covered == records_end) return {};
+    return fail(ErrorKind::corrupt, place,
+                fmt::format("the record at byte {} belongs to no expert of the table", covered));
+}
+
 }  // namespace
 
 uint64_t bank_tail_bytes(int64_t experts) {
@@ -173,6 +190,8 @@ Result<std::vector<ExpertEntry>> parse_bank_table(std::span<const std::byte> fil
         if (!entry) return pass(entry);
         entries.push_back(*entry);
     }
+    const auto covered = check_coverage(entries, bank.shape.record_bytes(), table_offset, place);
+    if (!covered) return pass(covered);
     return entries;
 }
 

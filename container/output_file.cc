@@ -1,5 +1,6 @@
 // Writing: whole files that appear at once, and journals that only grow.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -49,6 +50,11 @@ Result<void> set_length(int descriptor, const std::string& path, uint64_t size) 
 }  // namespace
 
 Result<OutputFile> OutputFile::create(const std::string& path, Existing existing) {
+    // The rename at the end would replace a device or a link by a file.
+    struct stat status {};
+    if (lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+        return fail(ErrorKind::invalid, path, "exists and is not a regular file; choose another name");
+    }
     const int flags = O_WRONLY | O_CREAT | (existing == Existing::replace ? O_TRUNC : 0);
     auto descriptor = open_descriptor(partial_path(path), flags);
     if (!descriptor) return pass(descriptor);

@@ -155,10 +155,6 @@ const Manifest& Container::manifest() const {
     return state_->manifest;
 }
 
-bool Container::has_tensor(std::string_view name) const {
-    return state_->tensor_at.contains(name);
-}
-
 Result<TensorView> Container::tensor(std::string_view name) const {
     const auto found = state_->tensor_at.find(name);
     if (found == state_->tensor_at.end()) {

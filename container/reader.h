@@ -53,7 +53,6 @@ class Container {
 
     const std::string& directory() const;
     const Manifest& manifest() const;
-    bool has_tensor(std::string_view name) const;
     Result<TensorView> tensor(std::string_view name) const;
 
     /// Row `row` of a tensor in rows, as f32, read from the file and not through the mapping: the embedding

@@ -47,12 +47,13 @@ Result<void> write_safetensors(const std::string& path, std::span<const NamedTen
     auto written = file->write_at(0, std::as_bytes(std::span(start)));
     uint64_t offset = start.size();
     for (const NamedTensor& tensor : tensors) {
-        if (!written) return written;
+        if (!written) break;
         written = file->write_at(offset, tensor.data);
         offset += tensor.data.size();
     }
-    if (!written) return written;
-    return file->commit();
+    if (written) written = file->commit();
+    if (!written) remove_file(path + std::string(kPartialSuffix));
+    return written;
 }
 
 }  // namespace waste::container

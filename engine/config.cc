@@ -61,14 +61,20 @@ class Fields {
         return value ? number_of(*value, key, least, most) : 0.0f;
     }
 
+    /// Required where the family's config always has it.
+    int64_t integer_if(bool required, std::string_view key, int64_t fallback, int64_t least, int64_t most) {
+        return required ? integer(key, least, most) : integer_or(key, fallback, least, most);
+    }
+
     bool boolean(std::string_view key) {
         const json* value = require(key);
         return value && boolean_of(*value, key);
     }
 
-    bool boolean_or(std::string_view key, bool fallback) {
-        const json* value = find(key);
-        return value ? boolean_of(*value, key) : fallback;
+    /// False where it is absent and need not be there.
+    bool boolean_if(bool required, std::string_view key) {
+        const json* value = required ? require(key) : find(key);
+        return value && boolean_of(*value, key);
     }
 
     std::string string(std::string_view key) {
@@ -160,26 +166,23 @@ void read_kda(Fields& lin, bool k3, ModelConfig& config) {
     config.conv_kernel_size = lin.integer("short_conv_kernel_size", 2, 64);
     if (k3 || lin.find("gate_lower_bound"))
         config.gate_lower_bound = lin.number("gate_lower_bound", -80.0, 0.0);
-    config.use_full_rank_gate =
-        k3 ? lin.boolean("use_full_rank_gate") : lin.boolean_or("use_full_rank_gate", false);
+    config.use_full_rank_gate = lin.boolean_if(k3, "use_full_rank_gate");
 }
 
 void read_mla(Fields& text, bool k3, ModelConfig& config) {
     config.num_attention_heads = text.integer("num_attention_heads", 1, kMaxHeads);
     const int64_t kv_heads =
-        text.integer_or("num_key_value_heads", config.num_attention_heads, 1, kMaxDimension);
+        text.integer_if(k3, "num_key_value_heads", config.num_attention_heads, 1, kMaxHeads);
     if (kv_heads != config.num_attention_heads) {
         text.refuse(ErrorKind::unsupported, "num_key_value_heads",
                     "differs from num_attention_heads; shared keys are not supported in latent attention");
     }
-    config.q_lora_rank =
-        k3 ? text.integer("q_lora_rank", 1, kMaxRank) : text.integer_or("q_lora_rank", 0, 1, kMaxRank);
+    config.q_lora_rank = text.integer_if(k3, "q_lora_rank", 0, 1, kMaxRank);
     config.kv_lora_rank = text.integer("kv_lora_rank", 1, kMaxRank);
     config.qk_nope_head_dim = text.integer("qk_nope_head_dim", 1, kMaxHeadDim);
     config.qk_rope_head_dim = text.integer("qk_rope_head_dim", 0, kMaxHeadDim);
     config.v_head_dim = text.integer("v_head_dim", 1, kMaxHeadDim);
-    config.mla_use_output_gate =
-        k3 ? text.boolean("mla_use_output_gate") : text.boolean_or("mla_use_output_gate", false);
+    config.mla_use_output_gate = text.boolean_if(k3, "mla_use_output_gate");
     if (!text.boolean("mla_use_nope")) {
         text.refuse(ErrorKind::unsupported, "mla_use_nope",
                     "is false; rotary latent attention is not supported");
@@ -201,14 +204,14 @@ void read_activation(Fields& text, ModelConfig& config) {
     }
 }
 
-void read_router(Fields& text, ModelConfig& config) {
+void read_router(Fields& text, bool k3, ModelConfig& config) {
     const std::string activation = text.string("moe_router_activation_func");
     if (!text.error() && activation != "sigmoid") {
         text.refuse(ErrorKind::unsupported, "moe_router_activation_func",
                     fmt::format("'{}' is not supported (sigmoid)", activation));
     }
     for (const char* key : {"num_expert_group", "topk_group"}) {
-        if (text.integer_or(key, 1, 0, kMaxExperts) > 1) {
+        if (text.integer_if(k3, key, 1, 0, kMaxExperts) > 1) {
             text.refuse(ErrorKind::unsupported, key, "is not 1; group-limited routing is not supported");
         }
     }
@@ -222,20 +225,17 @@ void read_moe(Fields& text, bool k3, ModelConfig& config) {
     config.num_shared_experts = text.integer("num_shared_experts", 0, 1024);
     config.moe_intermediate_size = text.integer("moe_intermediate_size", 1, kMaxDimension);
     config.first_k_dense_replace = text.integer("first_k_dense_replace", 0, kMaxLayers);
-    config.moe_layer_freq = text.integer_or("moe_layer_freq", 1, 1, kMaxLayers);
-    config.routed_expert_hidden_size = k3 ? text.integer("routed_expert_hidden_size", 1, kMaxDimension)
-                                          : text.integer_or("routed_expert_hidden_size", 0, 1, kMaxDimension);
-    config.latent_moe_use_norm =
-        k3 ? text.boolean("latent_moe_use_norm") : text.boolean_or("latent_moe_use_norm", false);
+    config.moe_layer_freq = text.integer_if(k3, "moe_layer_freq", 1, 1, kMaxLayers);
+    config.routed_expert_hidden_size = text.integer_if(k3, "routed_expert_hidden_size", 0, 1, kMaxDimension);
+    config.latent_moe_use_norm = text.boolean_if(k3, "latent_moe_use_norm");
     if (config.latent_moe_use_norm && config.routed_expert_hidden_size == 0) {
         text.refuse(ErrorKind::corrupt, "latent_moe_use_norm", "is set without routed_expert_hidden_size");
     }
-    read_router(text, config);
+    read_router(text, k3, config);
 }
 
 void read_attn_res(Fields& text, bool k3, ModelConfig& config) {
-    config.attn_res_block_size = k3 ? text.integer("attn_res_block_size", 1, kMaxLayers)
-                                    : text.integer_or("attn_res_block_size", 0, 1, kMaxLayers);
+    config.attn_res_block_size = text.integer_if(k3, "attn_res_block_size", 0, 1, kMaxLayers);
     if (config.attn_res_snapshots() + 1 > kernels::kMaxAttnResCandidates) {
         text.refuse(ErrorKind::unsupported, "attn_res_block_size",
                     fmt::format("gives {} residual blocks; at most {} are supported",
@@ -243,10 +243,11 @@ void read_attn_res(Fields& text, bool k3, ModelConfig& config) {
     }
 }
 
-void read_tokens(Fields& top, ModelConfig& config) {
+void read_tokens(Fields& top, bool k3, ModelConfig& config) {
     const int64_t last_id = config.vocab_size - 1;
-    config.bos_token_id = static_cast<int32_t>(top.integer_or("bos_token_id", -1, 0, last_id));
-    if (const json* eos = top.find("eos_token_id")) {
+    config.bos_token_id = static_cast<int32_t>(top.integer_if(k3, "bos_token_id", -1, 0, last_id));
+    const json* eos = k3 ? top.require("eos_token_id") : top.find("eos_token_id");
+    if (eos) {
         if (eos->is_array()) {
             for (const int64_t id : top.integers("eos_token_id", 0, last_id)) {
                 config.eos_token_ids.push_back(static_cast<int32_t>(id));
@@ -300,7 +301,7 @@ Result<ModelConfig> parse_config(std::string_view text, const std::string& place
     config.rms_norm_eps = fields.number("rms_norm_eps", 1e-12, 1.0);
     config.max_context = fields.integer(k3 ? "max_position_embeddings" : "model_max_length", 1, kMaxContext);
     config.intermediate_size = fields.integer("intermediate_size", 1, kMaxDimension);
-    if (fields.boolean_or("tie_word_embeddings", false) || top.boolean_or("tie_word_embeddings", false)) {
+    if (fields.boolean_if(k3, "tie_word_embeddings") || top.boolean_if(k3, "tie_word_embeddings")) {
         fields.refuse(ErrorKind::unsupported, "tie_word_embeddings",
                       "is true; tied embeddings are not supported");
     }
@@ -320,7 +321,7 @@ Result<ModelConfig> parse_config(std::string_view text, const std::string& place
     read_moe(fields, k3, config);
     read_attn_res(fields, k3, config);
     if (fields.error()) return tl::unexpected(*fields.error());
-    read_tokens(top, config);
+    read_tokens(top, k3, config);
     if (top.error()) return tl::unexpected(*top.error());
     return config;
 }

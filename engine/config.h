@@ -75,9 +75,7 @@ struct ModelConfig {
     int64_t expert_input_size() const {
         return routed_expert_hidden_size > 0 ? routed_expert_hidden_size : hidden_size;
     }
-    bool is_moe(int64_t layer) const {
-        return num_experts > 0 && layer >= first_k_dense_replace && layer % moe_layer_freq == 0;
-    }
+    bool is_moe(int64_t layer) const { return layer >= first_k_dense_replace && layer % moe_layer_freq == 0; }
     int64_t kda_layer_count() const;
     int64_t mla_layer_count() const { return num_hidden_layers - kda_layer_count(); }
     int64_t moe_layer_count() const;

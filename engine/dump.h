@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "container/safetensors.h"
-#include "engine/model.h"
+#include "engine/session.h"
 
 namespace waste::engine {
 

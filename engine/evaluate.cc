@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace waste::engine {
 namespace {
@@ -20,10 +21,11 @@ double log_sum_exp(std::span<const float> logits) {
 std::vector<TokenProbability> likeliest(std::span<const float> logits, int64_t count) {
     std::vector<int32_t> order(logits.size());
     for (size_t i = 0; i < order.size(); i++) order[i] = static_cast<int32_t>(i);
-    const auto before = [&](int32_t a, int32_t b) {
-        const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-        return x != y ? x > y : a < b;
+    const auto rank = [&](int32_t id) {  // NaN comes last, which keeps the order strict
+        const float logit = logits[static_cast<size_t>(id)];
+        return std::isnan(logit) ? -std::numeric_limits<float>::infinity() : logit;
     };
+    const auto before = [&](int32_t a, int32_t b) { return rank(a) != rank(b) ? rank(a) > rank(b) : a < b; };
     const auto kept = static_cast<std::ptrdiff_t>(std::min(count, static_cast<int64_t>(order.size())));
     std::partial_sort(order.begin(), order.begin() + kept, order.end(), before);
     const double normalizer = log_sum_exp(logits);
@@ -70,6 +72,10 @@ Result<Perplexity> measure_perplexity(Session& session, std::span<const int32_t>
             return true;
         });
         if (!ok) return pass(ok);
+        if (!std::isfinite(nll)) {
+            return fail(ErrorKind::corrupt, fmt::format("window {}", i),
+                        "the model's output is not a number");
+        }
         scored_to = begin + options.window;
         out.window_nll.push_back(nll);
         if (!on_window(i + 1, windows)) return fail(ErrorKind::interrupted, "perplexity", "stopped");

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model.h"
+#include "engine/session.h"
 
 namespace waste::engine {
 

@@ -29,8 +29,7 @@ void Executor::multiply(std::span<const Product> products) {
         const int64_t per_task = panels_per_task(*product.w);
         tasks += (panels + per_task - 1) / per_task;
         Input& x = *product.x;
-        if (compute_ == Compute::int8 && !x.quantized &&
-            kernels::format_info(product.w->format).int8_kernel) {
+        if (uses_int8(product.w->format) && !x.quantized) {
             kernels::quantize_int8(x.values, x.cols, x.codes, x.scales, x.sums);
             x.quantized = true;
         }
@@ -44,7 +43,7 @@ void Executor::multiply(std::span<const Product> products) {
         const int64_t begin = (task - first_task_[index]) * per_task;
         const int64_t end = std::min(begin + per_task, kernels::panel_count(w.panels.rows));
         const auto format = static_cast<size_t>(w.format);
-        if (compute_ == Compute::int8 && kernels_.matvec_int8[format]) {
+        if (uses_int8(w.format)) {
             const kernels::Int8Vector x{product.x->codes, product.x->scales, product.x->sums};
             kernels_.matvec_int8[format](w.panels, x, begin, end, product.y);
         } else {

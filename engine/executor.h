@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <vector>
 
@@ -20,12 +21,14 @@ struct Input {
     const float* values = nullptr;
     int64_t cols = 0;
     bool quantized = false;
-    // Room for the quantized form, padded_cols(cols) at most; see kernels::Int8Vector.
+    // Room for the quantized form of most_cols columns; see kernels::Int8Vector.
+    int64_t most_cols = 0;
     int8_t* codes = nullptr;
     float* scales = nullptr;
     int32_t* sums = nullptr;
 
     void set(const float* x, int64_t n) {
+        if (n > most_cols) std::abort();  // a workspace too small for its model: our fault, never the input's
         values = x;
         cols = n;
         quantized = false;
@@ -53,6 +56,10 @@ class Executor {
     void multiply(std::span<const Product> products);
 
   private:
+    bool uses_int8(kernels::Format format) const {
+        return compute_ == Compute::int8 && kernels_.matvec_int8[static_cast<size_t>(format)] != nullptr;
+    }
+
     Compute compute_;
     kernels::KernelSet kernels_;
     ThreadPool pool_;

@@ -16,40 +16,70 @@ std::string_view stop_reason_name(StopReason reason) {
             return "context";
         case StopReason::interrupted:
             return "interrupted";
+        case StopReason::error:
+            return "error";
     }
     return "";
 }
 
-Result<Generation> generate(Session& session, std::span<const int32_t> history,
-                            const GenerateOptions& options, const OnGenerated& on_token) {
+namespace {
+
+/// Keeps the last `window` tokens at the end of `recent`, without growing past twice that.
+void remember(std::vector<int32_t>& recent, size_t window, int32_t id) {
+    if (recent.size() == recent.capacity()) {
+        recent.erase(recent.begin(), recent.end() - static_cast<std::ptrdiff_t>(window));
+    }
+    recent.push_back(id);
+}
+
+bool contains(const std::vector<int32_t>& ids, int32_t id) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+}  // namespace
+
+Generation generate(Session& session, std::span<const int32_t> history, const GenerateOptions& options,
+                    const OnGenerated& on_token) {
+    Generation out{{}, StopReason::error, std::nullopt};
     auto sampler = Sampler::create(options.sampler, static_cast<int64_t>(session.logits().size()));
-    if (!sampler) return pass(sampler);
-    Generation out{};
-    std::vector<int32_t> recent(history.begin(), history.end());
+    if (!sampler) {
+        out.error = sampler.error();
+        return out;
+    }
+    const auto window = static_cast<size_t>(options.sampler.repeat_window);
+    std::vector<int32_t> recent;
+    recent.reserve(2 * window + 1);
+    for (const int32_t id : history) remember(recent, window, id);
     while (true) {
         if (options.max_tokens > 0 && static_cast<int64_t>(out.ids.size()) >= options.max_tokens) {
             out.reason = StopReason::length;
-            return out;
-        }
-        const auto id = sampler->sample(session.logits(), recent);
-        if (!id) return pass(id);
-        if (std::find(options.stop_ids.begin(), options.stop_ids.end(), *id) != options.stop_ids.end()) {
-            out.reason = StopReason::stop_token;
-            return out;
-        }
-        out.ids.push_back(*id);
-        recent.push_back(*id);
-        const OnTokenAnswer answer = on_token(*id);
-        if (answer != OnTokenAnswer::keep_going) {
-            out.reason =
-                answer == OnTokenAnswer::stop_text ? StopReason::stop_string : StopReason::interrupted;
             return out;
         }
         if (session.position() == session.context_length()) {
             out.reason = StopReason::context;
             return out;
         }
-        if (const auto ok = session.feed({&*id, 1}); !ok) return pass(ok);
+        const auto id = sampler->sample(session.logits(), recent);
+        if (!id) {
+            out.error = id.error();
+            return out;
+        }
+        if (contains(options.stop_ids, *id)) {
+            out.reason = StopReason::stop_token;
+            return out;
+        }
+        out.ids.push_back(*id);
+        remember(recent, window, *id);
+        const OnTokenAnswer answer = on_token(*id);
+        if (answer != OnTokenAnswer::keep_going) {
+            out.reason =
+                answer == OnTokenAnswer::stop_text ? StopReason::stop_string : StopReason::interrupted;
+            return out;
+        }
+        if (const auto ok = session.feed({&*id, 1}); !ok) {
+            out.error = ok.error();
+            return out;
+        }
     }
 }
 

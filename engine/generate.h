@@ -3,17 +3,18 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "engine/model.h"
+#include "engine/session.h"
 #include "engine/text/sampler.h"
 
 namespace waste::engine {
 
-enum class StopReason { stop_token, stop_string, length, context, interrupted };
+enum class StopReason { stop_token, stop_string, length, context, interrupted, error };
 std::string_view stop_reason_name(StopReason reason);  ///< "stop_token", "length", …
 
 struct GenerateOptions {
@@ -25,6 +26,7 @@ struct GenerateOptions {
 struct Generation {
     std::vector<int32_t> ids;  ///< generated, without the stop token
     StopReason reason;
+    std::optional<Error> error;  ///< with StopReason::error; what was generated before it is not lost
 };
 
 /// Called with each token as it is chosen, before it is fed. keep_going: go on; stop_text: the text is
@@ -34,8 +36,8 @@ using OnGenerated = std::function<OnTokenAnswer(int32_t id)>;
 
 /// Continues a session that holds at least one token. `history` is what it was fed, for the repetition
 /// penalty.
-Result<Generation> generate(Session& session, std::span<const int32_t> history,
-                            const GenerateOptions& options, const OnGenerated& on_token);
+Generation generate(Session& session, std::span<const int32_t> history, const GenerateOptions& options,
+                    const OnGenerated& on_token);
 
 /// Holds back text that may turn out to be the start of a stop string. One thread.
 class StopStrings {

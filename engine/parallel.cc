@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 
 namespace waste::engine {
 namespace {
@@ -24,7 +25,12 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-    for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+    workers_.reserve(static_cast<size_t>(std::max(threads - 1, 0)));
+    try {
+        for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+        // The system gives no more threads; those there are do the same work.
+    }
 }
 
 ThreadPool::~ThreadPool() {

@@ -16,7 +16,7 @@ namespace waste::engine {
 
 class ThreadPool {
   public:
-    /// `threads` counts the calling thread: 1 starts none.
+    /// `threads` counts the calling thread: 1 starts none. Where the system refuses threads there are fewer.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;

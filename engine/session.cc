@@ -1,10 +1,11 @@
 // What happens to one token: forward() is the whole model on a page.
+#include "engine/session.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "engine/layers/step.h"
-#include "engine/model.h"
 #include "kernels/attn_res.h"
 #include "kernels/norm.h"
 

@@ -21,6 +21,7 @@ class Carver {
 
     void input(Input& input, int64_t most_cols) {
         const int64_t padded = kernels::padded_cols(most_cols);
+        input.most_cols = most_cols;
         input.codes = reinterpret_cast<int8_t*>(floats(padded / 4));
         input.scales = floats(padded / kernels::kGroupCols);
         input.sums = reinterpret_cast<int32_t*>(floats(padded / kernels::kGroupCols));
@@ -72,8 +73,10 @@ void carve(Carver& take, const ModelConfig& c, Workspace& w) {
     w.mlp_up = take.floats(widest_mlp(c));
     w.mlp_out = take.floats(d);
     w.logits = take.floats(c.vocab_size);
-    take.input(w.input, std::max({d, mixer, widest_mlp(c), c.q_lora_rank, c.kda_head_dim, expert_in}));
-    for (Input& input : w.inputs) take.input(input, std::max({c.qk_nope_head_dim, c.kv_lora_rank, inner}));
+    take.input(w.input, std::max({d, mixer, widest_mlp(c), expert_in}));
+    const int64_t several =
+        std::max({c.qk_nope_head_dim, c.kv_lora_rank, inner, c.q_lora_rank, c.kda_head_dim});
+    for (Input& input : w.inputs) take.input(input, several);
 }
 
 Workspace with_lists(const ModelConfig& c) {

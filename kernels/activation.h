@@ -14,7 +14,7 @@ void sigmoid_gate(const float* x, const float* gate, int64_t n, float* y);
 void silu_glu(const float* gate, const float* up, int64_t n, float* y);
 
 /// SiTU: y[i] = beta tanh(gate/beta) sigmoid(gate) * linear_beta tanh(up/linear_beta)
-/// linear_beta = 0 leaves the up branch unbounded (factor `up`), as the release does when the key is absent.
+/// linear_beta = 0 leaves the up branch unbounded (factor `up`); no released config asks for it.
 void situ_glu(const float* gate, const float* up, float beta, float linear_beta, int64_t n, float* y);
 
 }  // namespace waste::kernels

@@ -25,13 +25,6 @@ uint32_t spread_quad(const uint8_t* packed) {
     return (both | both << 4) & 0x0f0f0f0fu;
 }
 
-/// The inverse of spread_quad.
-void gather_quad(uint32_t codes, uint8_t* packed) {
-    const uint32_t both = codes | codes >> 4;
-    packed[0] = static_cast<uint8_t>(both);
-    packed[1] = static_cast<uint8_t>(both >> 16);
-}
-
 int64_t block_offset(int64_t group) {
     return group / 4 * kMxfp4BlockBytes;
 }
@@ -71,24 +64,6 @@ void mxfp4_repack_panel(const uint8_t* packed, const uint8_t* scale, int64_t row
             for (int64_t quad = 0; quad < 4; ++quad, source += kQuadBytes, codes += 64) {
                 const uint32_t both = spread_quad(source) | spread_quad(source + 4 * kQuadBytes) << 4;
                 std::memcpy(codes, &both, sizeof both);
-            }
-        }
-    }
-}
-
-void mxfp4_unrepack_panel(const std::byte* panel, int64_t rows, int64_t cols, uint8_t* packed,
-                          uint8_t* scale) {
-    const int64_t groups = cols / kGroupCols;
-    for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t group = 0; group < groups; ++group) {
-            scale[row * groups + group] = static_cast<uint8_t>(panel[scale_offset(row, group)]);
-            uint8_t* target = packed + (row * groups + group) * kPackedGroupBytes;
-            const std::byte* codes = panel + codes_offset(row, group);
-            for (int64_t quad = 0; quad < 4; ++quad, target += kQuadBytes, codes += 64) {
-                uint32_t both;
-                std::memcpy(&both, codes, sizeof both);
-                gather_quad(both & 0x0f0f0f0fu, target);
-                gather_quad(both >> 4 & 0x0f0f0f0fu, target + 4 * kQuadBytes);
             }
         }
     }

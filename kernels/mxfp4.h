@@ -21,8 +21,4 @@ void mxfp4_unpack(const uint8_t* packed, const uint8_t* scale, int64_t rows, int
 void mxfp4_repack_panel(const uint8_t* packed, const uint8_t* scale, int64_t rows, int64_t cols,
                         std::byte* panel);
 
-/// The inverse of mxfp4_repack_panel, for proving a conversion.
-void mxfp4_unrepack_panel(const std::byte* panel, int64_t rows, int64_t cols, uint8_t* packed,
-                          uint8_t* scale);
-
 }  // namespace waste::kernels

@@ -2,7 +2,7 @@
 // at most one variant per tier.
 //
 //   scalar   any CPU; the readable definition of each operation
-//   avx2     x86-64-v3 (AVX2, FMA, F16C)
+//   avx2     x86-64-v3 (AVX2, FMA)
 //   avx512   x86-64-v4 with VNNI and VBMI (Ice Lake, Zen 4 and newer)
 //   neon     Armv8.2 with the dot-product extension
 #pragma once

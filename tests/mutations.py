@@ -91,7 +91,7 @@ MISTAKES = [
             "static_cast<float>(std::sqrt(squares / static_cast<double>(hidden_size) + double{eps}));"),
     Mistake("AttnRes output mix skipped", "engine/session.cc",
             "mix(weights.output_mix, snapshots)", "w.stream"),
-    Mistake("snapshot banked before it is mixed", "engine/session.cc",
+    Mistake("snapshots banked a layer late", "engine/session.cc",
             "const bool new_block = c.attn_res_block_size > 0 && layer % c.attn_res_block_size == 0;",
             "const bool new_block = c.attn_res_block_size > 0 && layer % c.attn_res_block_size == 1;"),
 ]

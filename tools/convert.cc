@@ -36,21 +36,21 @@ struct Arguments {
 
 void print_summary(const Arguments& arguments, const engine::ConvertSummary& s) {
     if (s.finished) {
-        fmt::print(stderr, "{} is already a finished container of this model and recipe; nothing to do.\n",
-                   arguments.options.destination);
+        put_err(fmt::format("{} is already a finished container of this model and recipe; nothing to do.\n",
+                            printable(arguments.options.destination)));
         return;
     }
-    fmt::print(stderr, "{} release in {}: {} layers, {} of them with {} experts; {} tensors, {}\n",
-               family_name(s.family), arguments.options.source, s.layers, s.moe_layers, s.experts_per_layer,
-               s.source_tensors, bytes_text(s.source_bytes));
-    for (const std::string& line : s.ignored) fmt::print(stderr, "  left out: {}\n", printable(line));
-    for (const std::string& line : s.notes) fmt::print(stderr, "  note: {}\n", printable(line));
+    put_err(fmt::format("{} release in {}: {} layers, {} of them with {} experts; {} tensors, {}\n",
+                        family_name(s.family), arguments.options.source, s.layers, s.moe_layers,
+                        s.experts_per_layer, s.source_tensors, bytes_text(s.source_bytes)));
+    for (const std::string& line : s.ignored) put_err(fmt::format("  left out: {}\n", printable(line)));
+    for (const std::string& line : s.notes) put_err(fmt::format("  note: {}\n", printable(line)));
     if (!s.has_tokenizer)
-        fmt::print(stderr, "  note: no tiktoken.model; the container will run on token ids only\n");
-    fmt::print(stderr, "{} {}: trunk {} ({}), experts {} ({}); {} free there\n",
-               s.resumed ? "Going on with" : "Writing", arguments.options.destination, arguments.trunk,
-               bytes_text(s.trunk_bytes), kernels::format_info(s.expert_format).name,
-               bytes_text(s.expert_bytes), bytes_text(s.free_bytes));
+        put_err(fmt::format("  note: no tiktoken.model; the container will run on token ids only\n"));
+    put_err(fmt::format(
+        "{} {}: trunk {} ({}), experts {} ({}); {} free there\n", s.resumed ? "Going on with" : "Writing",
+        arguments.options.destination, arguments.trunk, bytes_text(s.trunk_bytes),
+        kernels::format_info(s.expert_format).name, bytes_text(s.expert_bytes), bytes_text(s.free_bytes)));
 }
 
 int convert(Arguments& arguments) {
@@ -70,7 +70,8 @@ int convert(Arguments& arguments) {
     progress.finish();
     if (!fingerprint) return report(fingerprint.error());
     if (!arguments.quiet) {
-        fmt::print(stderr, "Done: {}, fingerprint {}\n", arguments.options.destination, *fingerprint);
+        put_err(fmt::format("Done: {}, fingerprint {}\n", printable(arguments.options.destination),
+                            *fingerprint));
     }
     return kOk;
 }

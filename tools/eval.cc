@@ -1,12 +1,15 @@
 // waste eval: what a model thinks of a text, in numbers.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "container/safetensors.h"
 #include "engine/dump.h"
 #include "engine/evaluate.h"
+#include "engine/model_text.h"
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/model_options.h"
@@ -37,7 +40,7 @@ struct Arguments {
     PromptArguments prompt;
     int64_t top = 10;
     std::string perplexity;
-    engine::PerplexityOptions windows;
+    engine::PerplexityOptions windows{512, 0, 0};  // stride 0: the window
     std::string dump;
     std::string name = "a";
     int64_t greedy = 32;
@@ -65,7 +68,11 @@ int print_distribution(const Arguments& arguments, const engine::Model& model, s
     auto session = open_session(arguments, model, static_cast<int64_t>(ids.size()));
     if (!session) return report(session.error());
     if (const auto ok = session->feed(ids); !ok) return report(ok.error());
-    const auto tokenizer = open_tokenizer(model.container(), model.config().vocab_size);
+    const auto logits = session->logits();
+    if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); })) {
+        return report({ErrorKind::corrupt, arguments.model.model, "the model's output is not a number"});
+    }
+    const auto tokenizer = engine::open_tokenizer(model.container(), model.config().vocab_size);
     if (!tokenizer) return report(tokenizer.error());
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
     for (const auto& token : engine::likeliest(session->logits(), arguments.top)) {
@@ -73,13 +80,13 @@ int print_distribution(const Arguments& arguments, const engine::Model& model, s
         rows.push_back(
             {{"id", token.id}, {"text", text}, {"logit", token.logit}, {"probability", token.probability}});
         if (!arguments.json) {
-            fmt::print("{:>8}  {:8.4f} %  {:10.5f}  {}\n", token.id, 100 * token.probability, token.logit,
-                       printable(text));
+            put_out(fmt::format("{:>8}  {:8.4f} %  {:10.5f}  {}\n", token.id, 100 * token.probability,
+                                token.logit, printable(text)));
         }
     }
     if (arguments.json) {
         const nlohmann::ordered_json out{{"prompt_tokens", ids.size()}, {"next", rows}};
-        fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+        put_out(fmt::format("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)));
     }
     return kOk;
 }
@@ -91,17 +98,18 @@ int print_perplexity(const Arguments& arguments, const engine::Model& model) {
     if (!tokenizer) return report(tokenizer.error());
     const auto ids = tokenizer->encode(*text);
     if (!ids) return report(Error{ids.error().kind, arguments.perplexity, ids.error().text()});
-    auto session = open_session(arguments, model, arguments.windows.window);
+    engine::PerplexityOptions windows = arguments.windows;
+    if (windows.stride == 0) windows.stride = windows.window;
+    auto session = open_session(arguments, model, windows.window);
     if (!session) return report(session.error());
     catch_interrupts();
     ProgressLine progress("windows");
-    const auto result =
-        engine::measure_perplexity(*session, *ids, arguments.windows, [&](int64_t done, int64_t total) {
-            if (!arguments.quiet) {
-                progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0, "perplexity");
-            }
-            return !interrupted();
-        });
+    const auto result = engine::measure_perplexity(*session, *ids, windows, [&](int64_t done, int64_t total) {
+        if (!arguments.quiet) {
+            progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0, "perplexity");
+        }
+        return !interrupted();
+    });
     progress.finish();
     if (!result) return report(result.error());
     if (arguments.json) {
@@ -111,14 +119,15 @@ int print_perplexity(const Arguments& arguments, const engine::Model& model) {
         json["scored_tokens"] = result->scored_tokens;
         json["tokens"] = ids->size();
         json["windows"] = result->window_nll.size();
-        json["window"] = arguments.windows.window;
-        json["stride"] = arguments.windows.stride;
+        json["window"] = windows.window;
+        json["stride"] = windows.stride;
         json["window_nll_sum"] = result->window_nll;
-        fmt::print("{}\n", json.dump(2));
+        put_out(fmt::format("{}\n", json.dump(2)));
     } else {
-        fmt::print("perplexity {:.4f}, loss {:.6f} nats a token over {} tokens in {} windows of {}\n",
-                   result->perplexity, result->loss, result->scored_tokens, result->window_nll.size(),
-                   arguments.windows.window);
+        put_out(
+            fmt::format("perplexity {:.4f}, loss {:.6f} nats a token over {} tokens in {} windows of {}\n",
+                        result->perplexity, result->loss, result->scored_tokens, result->window_nll.size(),
+                        windows.window));
     }
     return kOk;
 }
@@ -130,7 +139,7 @@ int dump(const Arguments& arguments, const engine::Model& model, std::span<const
     if (!tensors) return report(tensors.error());
     const auto ok = container::write_safetensors(arguments.dump, *tensors);
     if (!ok) return report(ok.error());
-    if (!arguments.quiet) fmt::print(stderr, "{}: {} tensors\n", arguments.dump, tensors->size());
+    if (!arguments.quiet) put_err(fmt::format("{}: {} tensors\n", arguments.dump, tensors->size()));
     return kOk;
 }
 
@@ -165,9 +174,10 @@ void add_eval_command(CLI::App& app, Action& action) {
         ->check(CLI::Range(int64_t{2}, int64_t{1} << 24))
         ->capture_default_str()
         ->needs(perplexity);
-    command->add_option("--stride", arguments->windows.stride, "Ids from one window's start to the next")
+    command
+        ->add_option("--stride", arguments->windows.stride,
+                     "Ids from one window's start to the next (default: the window)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-        ->capture_default_str()
         ->needs(perplexity);
     command->add_option("--windows", arguments->windows.most_windows, "Stop after this many (default: all)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "container/reader.h"
+#include "engine/model_text.h"
 #include "engine/plan.h"
 #include "engine/text/chat.h"
 #include "tools/command.h"
@@ -53,7 +54,7 @@ Result<Facts> gather(const container::Container& container) {
     const container::Manifest& manifest = container.manifest();
     const auto config = engine::parse_config(manifest.config, container.directory() + ": config");
     if (!config) return pass(config);
-    const auto tokenizer = open_tokenizer(container, config->vocab_size);
+    const auto tokenizer = engine::open_tokenizer(container, config->vocab_size);
     if (!tokenizer) return pass(tokenizer);
     Facts facts{container,
                 *config,
@@ -82,7 +83,7 @@ const char* layout_name(container::Layout layout) {
 
 void print_text(const Arguments& arguments, const Facts& facts) {
     const auto line = [](const char* label, const std::string& value) {
-        fmt::print("{:<12}{}\n", label, value);
+        put_out(fmt::format("{:<12}{}\n", label, value));
     };
     const container::Manifest& manifest = facts.manifest();
     line("container", printable(arguments.model));
@@ -110,20 +111,22 @@ void print_text(const Arguments& arguments, const Facts& facts) {
 }
 
 void print_tensors(const container::Manifest& manifest) {
-    fmt::print("\n{:<52} {:<6} {:<7} {:>14}  {}\n", "tensor", "format", "layout", "bytes", "shape");
+    put_out(fmt::format("\n{:<52} {:<6} {:<7} {:>14}  {}\n", "tensor", "format", "layout", "bytes", "shape"));
     for (const container::TensorEntry& tensor : manifest.tensors) {
-        fmt::print("{:<52} {:<6} {:<7} {:>14}  [{}]\n", printable(tensor.name), format_name(tensor.format),
-                   layout_name(tensor.layout), tensor.bytes, fmt::join(tensor.shape, ", "));
+        put_out(fmt::format("{:<52} {:<6} {:<7} {:>14}  [{}]\n", printable(tensor.name),
+                            format_name(tensor.format), layout_name(tensor.layout), tensor.bytes,
+                            fmt::join(tensor.shape, ", ")));
     }
 }
 
 void print_banks(const container::Manifest& manifest) {
-    fmt::print("\n{:>5}  {:<20} {:<6} {:>8} {:>7} {:>7} {:>13} {:>16}\n", "layer", "file", "format",
-               "experts", "input", "inner", "record bytes", "file bytes");
+    put_out(fmt::format("\n{:>5}  {:<20} {:<6} {:>8} {:>7} {:>7} {:>13} {:>16}\n", "layer", "file", "format",
+                        "experts", "input", "inner", "record bytes", "file bytes"));
     for (const container::BankEntry& bank : manifest.banks) {
-        fmt::print("{:>5}  {:<20} {:<6} {:>8} {:>7} {:>7} {:>13} {:>16}\n", bank.layer, printable(bank.file),
-                   format_name(bank.shape.format), bank.shape.experts, bank.shape.input_size,
-                   bank.shape.intermediate_size, bank.shape.record_bytes(), bank.bytes);
+        put_out(fmt::format("{:>5}  {:<20} {:<6} {:>8} {:>7} {:>7} {:>13} {:>16}\n", bank.layer,
+                            printable(bank.file), format_name(bank.shape.format), bank.shape.experts,
+                            bank.shape.input_size, bank.shape.intermediate_size, bank.shape.record_bytes(),
+                            bank.bytes));
     }
 }
 
@@ -185,7 +188,7 @@ void print_json(const Arguments& arguments, const Facts& facts) {
     }
     if (arguments.tensors) out["tensors"] = tensors_json(manifest);
     if (arguments.experts) out["banks"] = banks_json(manifest);
-    fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
+    put_out(fmt::format("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace)));
 }
 
 int info(const Arguments& arguments) {

@@ -1,11 +1,15 @@
 // waste: the command line. Parsing and exit codes are here, each command in a file of its own.
-#include <cstdio>
-#include <cstring>
+#include <signal.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "tools/command.h"
 #include "tools/terminal.h"
+#include "tools/words.h"
 
 extern char** environ;
 
@@ -40,17 +44,16 @@ std::string chosen_command(const CLI::App& app) {
     return chosen.empty() ? "" : chosen.front()->get_name() + " ";
 }
 
-/// An option without its value takes the next word for it, even one that is an option itself. Returns what to
-/// say about that, or nothing.
-std::string swallowed_option(const CLI::App& command) {
-    for (const CLI::Option* option : command.get_options()) {
-        if (option->get_positional()) continue;
-        for (const std::string& value : option->results()) {
-            if (!value.starts_with('-') || !command.get_option_no_throw(value)) continue;
-            return option->get_name() + " has no value, " + value + " follows it";
-        }
-    }
-    return {};
+/// A mapped file whose bytes cannot be read ends in this signal: it was cut while in use, or the drive
+/// failed.
+void catch_lost_mappings() {
+    signal(SIGBUS, [](int) {
+        constexpr std::string_view kText =
+            "waste: a mapped file could not be read; it was cut while in use, or the "
+            "drive failed\n";
+        [[maybe_unused]] const auto written = write(STDERR_FILENO, kText.data(), kText.size());
+        _exit(kFailed);
+    });
 }
 
 int run(int argc, char** argv) {
@@ -68,28 +71,38 @@ int run(int argc, char** argv) {
     add_tokenize_command(app, action);
     add_detokenize_command(app, action);
     add_eval_command(app, action);
-    const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
-    if (argc > 1 && argv[1][0] != '-' && std::as_const(app).get_subcommands(is_first_word).empty()) {
-        warn(std::string("'") + argv[1] + "' is not a command; `waste --help` lists them");
-        return kUsage;
+    if (argc > 1 && argv[1][0] != '-') {
+        const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
+        const auto command = std::as_const(app).get_subcommands(is_first_word);
+        if (command.empty()) {
+            warn(std::string("'") + argv[1] + "' is not a command; `waste --help` lists them");
+            return kUsage;
+        }
+        const std::span<char* const> words(argv + 2, static_cast<size_t>(argc - 2));
+        if (const std::string wrong = wrong_words(*command.front(), words); !wrong.empty()) {
+            warn(wrong + "; see `waste " + argv[1] + " --help`");
+            return kUsage;
+        }
     }
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
         // Help and version requests arrive as exceptions too, with exit code 0.
-        if (error.get_exit_code() == 0) return app.exit(error);
+        if (error.get_exit_code() == 0) {
+            app.exit(error);
+            std::cout.flush();
+            return finish_output() ? kOk : kFailed;
+        }
         const auto unknown = app.remaining();
         const bool no_command = app.get_subcommands().empty() && !unknown.empty();
         warn((no_command ? "unknown option " + unknown.front() : std::string(error.what())) +
              "; see `waste " + chosen_command(app) + "--help`");
         return kUsage;
     }
-    if (const std::string wrong = swallowed_option(*app.get_subcommands().front()); !wrong.empty()) {
-        warn(wrong);
-        return kUsage;
-    }
     warn_about_unknown_settings();
-    return action();
+    catch_lost_mappings();
+    const int code = action();
+    return finish_output() || code != kOk ? code : kFailed;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 
+#include "engine/model_text.h"
 #include "kernels/tier.h"
 
 namespace waste::tools {
@@ -66,30 +67,37 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
         ->capture_default_str();
     command
         .add_option("-c,--ctx", arguments.context_length,
-                    "Most tokens a sequence may have (default: what is needed)")
+                    "Most tokens of prompt and reply (default: 4096, or the prompt and 4096)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
 }
 
 void add_prompt_options(CLI::App& command, PromptArguments& arguments) {
-    auto* text = command.add_option("prompt", arguments.text, "The prompt (default: read from stdin)");
+    auto* text = command.add_option("prompt", arguments.text,
+                                    "The prompt; - or nothing: stdin, without its last line end");
     text->type_name("PROMPT");
-    auto* file = command.add_option("-f,--file", arguments.file, "Read the prompt from a file; - is stdin");
-    auto* ids =
-        command.add_option("--ids", arguments.ids, "Read token ids, separated by commas, from a file");
+    auto* file =
+        command.add_option("-f,--file", arguments.file, "Read the prompt from a file, as it is; - is stdin");
+    auto* ids = command.add_option("--ids", arguments.ids,
+                                   "Read token ids, separated by commas or blanks; - is stdin");
     file->type_name("FILE")->excludes(text)->excludes(ids);
     ids->type_name("FILE")->excludes(text);
 }
 
 Result<std::string> prompt_text(const PromptArguments& arguments) {
     if (!arguments.file.empty()) return read_text(arguments.file);
-    if (arguments.text) return *arguments.text;
-    if (isatty(STDIN_FILENO) == 1) {
+    if (arguments.text && *arguments.text != "-") return *arguments.text;
+    if (!arguments.text && isatty(STDIN_FILENO) == 1) {
         return fail(ErrorKind::invalid, "prompt",
                     "none was given; give it as an argument, with --file, with --ids, or on stdin");
     }
     auto text = read_text("-");
     if (text && text->ends_with('\n')) text->pop_back();
     return text;
+}
+
+std::string prompt_place(const PromptArguments& arguments) {
+    if (!arguments.file.empty() && arguments.file != "-") return arguments.file;
+    return arguments.text && *arguments.text != "-" ? "prompt" : "stdin";
 }
 
 Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length) {
@@ -103,23 +111,8 @@ Result<engine::SessionOptions> session_options(const ModelArguments& arguments, 
     return options;
 }
 
-Result<std::optional<engine::Tokenizer>> open_tokenizer(const container::Container& container,
-                                                        int64_t vocab_size) {
-    const auto ranks = container.carried_file("tiktoken.model");
-    if (!ranks) {
-        if (ranks.error().kind == ErrorKind::not_found) return std::optional<engine::Tokenizer>();
-        return pass(ranks);
-    }
-    const auto specials = container.carried_file("tokenizer_config.json");
-    if (!specials && specials.error().kind != ErrorKind::not_found) return pass(specials);
-    auto tokenizer =
-        engine::Tokenizer::create(*ranks, specials ? *specials : "{}", vocab_size, container.directory());
-    if (!tokenizer) return pass(tokenizer);
-    return std::optional(std::move(*tokenizer));
-}
-
 Result<engine::Tokenizer> require_tokenizer(const container::Container& container, int64_t vocab_size) {
-    auto tokenizer = open_tokenizer(container, vocab_size);
+    auto tokenizer = engine::open_tokenizer(container, vocab_size);
     if (!tokenizer) return pass(tokenizer);
     if (!*tokenizer) {
         return fail(

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "container/result.h"
-#include "engine/model.h"
+#include "engine/session.h"
 #include "engine/text/tokenizer.h"
 
 namespace waste::tools {
@@ -36,14 +36,13 @@ void add_prompt_options(CLI::App& command, PromptArguments& arguments);
 /// The prompt's text where it is not given as ids. From stdin a last line end is no part of it; a terminal
 /// there means that the prompt was forgotten.
 Result<std::string> prompt_text(const PromptArguments& arguments);
+/// Where the prompt comes from, for messages.
+std::string prompt_place(const PromptArguments& arguments);
 
 /// What the arguments and WASTE_TIER ask for; `context_length` stands in where --ctx was not given.
 Result<engine::SessionOptions> session_options(const ModelArguments& arguments, int64_t context_length);
 
-/// The container's tokenizer; nothing where it has none, an error where it is damaged.
-Result<std::optional<engine::Tokenizer>> open_tokenizer(const container::Container& container,
-                                                        int64_t vocab_size);
-/// The same, with an error that says what to do where the container has none.
+/// The container's tokenizer; an error that says what to do where it has none.
 Result<engine::Tokenizer> require_tokenizer(const container::Container& container, int64_t vocab_size);
 
 /// Token ids: integers separated by commas, blanks or newlines. `place` names the text in errors.

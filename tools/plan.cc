@@ -123,43 +123,45 @@ std::string verdict(const Plan& plan, const PlannedModel& model) {
 }
 
 void print_heading(const Arguments& arguments, const PlannedModel& model) {
-    fmt::print("{}: {}, {}\n", printable(arguments.model), family_name(model.config.family),
-               layers_text(model.config));
+    put_out(fmt::format("{}: {}, {}\n", printable(arguments.model), family_name(model.config.family),
+                        layers_text(model.config)));
     const auto& sizes = model.sizes;
-    fmt::print("{}, trunk {}, experts {}: trunk {} (embedding {} of it), experts {}, together {}\n",
-               model.source == engine::PlanSource::container ? "Container" : "Converted", model.trunk_recipe,
-               model.expert_recipe, memory_text(sizes.trunk_bytes), memory_text(sizes.embedding_bytes),
-               memory_text(sizes.expert_bytes), memory_text(sizes.total_bytes()));
+    put_out(fmt::format("{}, trunk {}, experts {}: trunk {} (embedding {} of it), experts {}, together {}\n",
+                        model.source == engine::PlanSource::container ? "Container" : "Converted",
+                        model.trunk_recipe, model.expert_recipe, memory_text(sizes.trunk_bytes),
+                        memory_text(sizes.embedding_bytes), memory_text(sizes.expert_bytes),
+                        memory_text(sizes.total_bytes())));
 }
 
 void print_text(const Arguments& arguments, const PlannedModel& model, const std::vector<Plan>& plans,
                 const Result<container::MachineMemory>& machine) {
     print_heading(arguments, model);
-    fmt::print("\n{:<36}", "Memory for a context of");
-    for (const Plan& plan : plans) fmt::print("{:>12}", plan.context_length);
-    fmt::print("\n");
+    put_out(fmt::format("\n{:<36}", "Memory for a context of"));
+    for (const Plan& plan : plans) put_out(fmt::format("{:>12}", plan.context_length));
+    put_out("\n");
     for (const Row& row : kRows) {
-        fmt::print("  {:<34}", row.label);
-        for (const Plan& plan : plans) fmt::print("{:>12}", memory_text(plan.*row.bytes));
-        fmt::print("\n");
+        put_out(fmt::format("  {:<34}", row.label));
+        for (const Plan& plan : plans) put_out(fmt::format("{:>12}", memory_text(plan.*row.bytes)));
+        put_out("\n");
     }
-    fmt::print(
+    put_out(fmt::format(
         "\nA token reads {} of trunk from memory and, if nothing is cached, {} of experts from the "
         "drive.\n",
-        memory_text(plans.front().trunk_read_bytes), memory_text(plans.front().expert_read_bytes));
+        memory_text(plans.front().trunk_read_bytes), memory_text(plans.front().expert_read_bytes)));
     if (machine) {
-        fmt::print("This machine has {}{}.\n", memory_text(machine->usable_bytes),
-                   machine->limited_by.empty()
-                       ? std::string()
-                       : fmt::format(" for this process ({}), {} in all", printable(machine->limited_by),
-                                     memory_text(machine->physical_bytes)));
+        put_out(fmt::format("This machine has {}{}.\n", memory_text(machine->usable_bytes),
+                            machine->limited_by.empty() ? std::string()
+                                                        : fmt::format(" for this process ({}), {} in all",
+                                                                      printable(machine->limited_by),
+                                                                      memory_text(machine->physical_bytes))));
     }
-    for (const Plan& plan : plans) fmt::print("  {}: {}\n", plan.context_length, verdict(plan, model));
+    for (const Plan& plan : plans)
+        put_out(fmt::format("  {}: {}\n", plan.context_length, verdict(plan, model)));
     const auto short_of_memory = [](const Plan& plan) { return plan.fit == Fit::does_not_fit; };
     if (std::any_of(plans.begin(), plans.end(), short_of_memory)) {
-        fmt::print(
+        put_out(fmt::format(
             "Where it does not fit it still runs, with the same answers, as long as states and latents "
-            "do; weights\nare then read from the drive again and again.\n");
+            "do; weights\nare then read from the drive again and again.\n"));
     }
 }
 
@@ -199,7 +201,7 @@ void print_json(const Arguments& arguments, const PlannedModel& model, const std
                           {"limited_by", machine->limited_by}};
     }
     for (const Plan& plan : plans) out["plans"].push_back(plan_json(plan, model));
-    fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
+    put_out(fmt::format("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace)));
 }
 
 /// The lengths asked for, or the usual ones as far as the model goes and its maximum.

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 
 #include "tools/command.h"
 
@@ -27,23 +29,43 @@ std::string amount(uint64_t count, const std::string& unit) {
 
 }  // namespace
 
+void put_out(std::string_view text) {
+    fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void put_err(std::string_view text) {
+    fwrite(text.data(), 1, text.size(), stderr);
+}
+
+bool finish_output() {
+    if (fflush(stdout) == 0 && ferror(stdout) == 0) return true;
+    warn(fmt::format("stdout: cannot be written: {}", std::strerror(errno)));
+    return false;
+}
+
 void warn(const std::string& message) {
-    fmt::print(stderr, "waste: {}\n", printable(message));
+    put_err(fmt::format("waste: {}\n", printable(message)));
 }
 
 int report(const Error& error) {
     warn(error.text());
-    return error.kind == ErrorKind::interrupted ? kInterrupted : kFailed;
+    if (error.kind == ErrorKind::interrupted) return kInterrupted;
+    // An option that asks for something impossible is wrong usage, wherever it was noticed.
+    return error.place.starts_with("--") || error.place == "WASTE_TIER" ? kUsage : kFailed;
 }
 
 std::string printable(std::string_view text) {
     std::string out;
-    for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x20 || byte == 0x7f) {
+    for (size_t i = 0; i < text.size(); i++) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+        if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {  // U+0080..U+009F steer terminals too
+            out += fmt::format("\\u{:04x}", next);
+            i++;
+        } else if (byte < 0x20 || byte == 0x7f) {
             out += fmt::format("\\x{:02x}", byte);
         } else {
-            out += c;
+            out += text[i];
         }
     }
     return out;
@@ -92,15 +114,15 @@ void ProgressLine::update(uint64_t done, uint64_t total, uint64_t skipped, std::
         line += "  " + duration_text(static_cast<double>(total - done) / rate) + " left";
     line += "  " + printable(what);
     if (terminal) {
-        fmt::print(stderr, "\r{:<100.100}", line);
+        put_err(fmt::format("\r{:<100.100}", line));
     } else {
-        fmt::print(stderr, "{}\n", line);
+        put_err(fmt::format("{}\n", line));
     }
     std::fflush(stderr);
 }
 
 void ProgressLine::finish() {
-    if (open_ && stderr_is_terminal()) fmt::print(stderr, "\n");
+    if (open_ && stderr_is_terminal()) put_err("\n");
     open_ = false;
 }
 

@@ -11,6 +11,13 @@
 
 namespace waste::tools {
 
+/// Results go to stdout, everything said about them to stderr. A stdout that cannot be written is reported
+/// once, at the end, by finish_output(); a stderr that cannot has nobody to tell.
+void put_out(std::string_view text);
+void put_err(std::string_view text);
+/// Flushes stdout; false, after a warning, if any of it was lost.
+bool finish_output();
+
 /// "waste: " and one line on stderr.
 void warn(const std::string& message);
 

@@ -115,9 +115,9 @@ int tokenize(const Arguments& arguments, bool has_text) {
     if (!ids) return report(ids.error());
     if (arguments.as_json) {
         const json out = {{"ids", *ids}, {"tokens", tokens_json(model->tokenizer, *ids)}};
-        fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
+        put_out(fmt::format("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace)));
     } else {
-        fmt::print("{}\n", fmt::join(*ids, ","));
+        put_out(fmt::format("{}\n", fmt::join(*ids, ",")));
     }
     return kOk;
 }
@@ -140,7 +140,7 @@ int detokenize(const Arguments& arguments) {
     const std::string text = model->tokenizer.decode(*ids, true);
     // Exact on a pipe or in a file, so that it can be tokenized again; a terminal gets its prompt back.
     fwrite(text.data(), 1, text.size(), stdout);
-    if (stdout_is_terminal()) fmt::print("\n");
+    if (stdout_is_terminal()) put_out("\n");
     return kOk;
 }
 

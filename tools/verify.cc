@@ -10,6 +10,7 @@
 
 #include "container/reader.h"
 #include "engine/convert/proof.h"
+#include "engine/convert/source.h"
 #include "tools/command.h"
 #include "tools/describe.h"
 #include "tools/help.h"
@@ -59,7 +60,7 @@ json damage_json(const std::vector<Damage>& damage) {
 
 void print_damage(const std::vector<Damage>& damage) {
     for (const Damage& item : damage) {
-        fmt::print("{}: {}\n", printable(item.what), printable(item.message));
+        put_out(fmt::format("{}: {}\n", printable(item.what), printable(item.message)));
     }
 }
 
@@ -67,10 +68,11 @@ void print_text(const Arguments& arguments, const container::Manifest& manifest,
                 const std::vector<Damage>& damage, const std::optional<ProofReport>& proof) {
     print_damage(damage);
     if (damage.empty()) {
-        fmt::print("{}: every checksum matches, fingerprint {}\n", printable(arguments.model),
-                   manifest.fingerprint);
+        put_out(fmt::format("{}: every checksum matches, fingerprint {}\n", printable(arguments.model),
+                            manifest.fingerprint));
     } else {
-        fmt::print("{}: {} damaged; copy or convert it again\n", printable(arguments.model), damage.size());
+        put_out(fmt::format("{}: {} damaged; copy or convert it again\n", printable(arguments.model),
+                            damage.size()));
     }
     if (!proof) return;
     print_damage(proof->differences);
@@ -79,10 +81,10 @@ void print_text(const Arguments& arguments, const container::Manifest& manifest,
             ? fmt::format("all {} tensors and {} experts", proof->tensors, proof->experts)
             : fmt::format("{} tensors (layers {}) and {} experts, chosen with --seed {}", proof->tensors,
                           fmt::join(proof->layers, ", "), proof->experts, arguments.proof.seed);
-    fmt::print("{}: encoded again and compared: {}, {}; {}\n", printable(arguments.proof.source), compared,
-               bytes_text(proof->bytes),
-               proof->differences.empty() ? std::string("the same bytes")
-                                          : fmt::format("{} differ", proof->differences.size()));
+    put_out(fmt::format("{}: encoded again and compared: {}, {}; {}\n", printable(arguments.proof.source),
+                        compared, bytes_text(proof->bytes),
+                        proof->differences.empty() ? std::string("the same bytes")
+                                                   : fmt::format("{} differ", proof->differences.size())));
 }
 
 void print_json(const Arguments& arguments, const container::Manifest& manifest,
@@ -101,14 +103,14 @@ void print_json(const Arguments& arguments, const container::Manifest& manifest,
                          {"bytes", proof->bytes},
                          {"differences", damage_json(proof->differences)}};
     }
-    fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
+    put_out(fmt::format("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace)));
 }
 
 /// An error that ends the command, also told to a program that waits for JSON.
 int refuse(const Arguments& arguments, const Error& error) {
     if (arguments.as_json) {
         const json out = {{"container", arguments.model}, {"ok", false}, {"error", error.text()}};
-        fmt::print("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace));
+        put_out(fmt::format("{}\n", out.dump(2, ' ', false, json::error_handler_t::replace)));
     }
     return report(error);
 }
@@ -116,6 +118,11 @@ int refuse(const Arguments& arguments, const Error& error) {
 int verify(const Arguments& arguments) {
     const auto container = container::Container::open(arguments.model);
     if (!container) return refuse(arguments, container.error());
+    if (!arguments.proof.source.empty()) {
+        // Hours of checksums should not end in a misspelt folder.
+        const auto source = engine::Source::open(arguments.proof.source);
+        if (!source) return refuse(arguments, source.error());
+    }
     catch_interrupts();
     ProgressLine line("B");
     const auto damage = container->verify(shown(line, arguments.quiet, "checksums"));

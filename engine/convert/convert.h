@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "container/manifest.h"
+#include "engine/convert/progress.h"
 #include "engine/convert/recipe.h"
 #include "engine/convert/source.h"
 #include "engine/parallel.h"
@@ -46,15 +47,10 @@ struct ConvertSummary {
     bool finished;  ///< the destination already is this container; nothing to do
 };
 
-struct ConvertProgress {
-    uint64_t bytes_done, bytes_total;  ///< of the container
-    uint64_t bytes_skipped;            ///< of bytes_done: finished by an earlier run
-    std::string what;                  ///< "layer 12", "experts of layer 12"
-};
-
 struct ConvertCallbacks {
+    /// Comes again, with `finished`, where another run ended just before this one could write.
     std::function<void(const ConvertSummary&)> on_start;
-    std::function<bool(const ConvertProgress&)> on_progress;  ///< false: stop, to be continued
+    ProgressReport on_progress;  ///< false: stop, to be continued
 };
 
 /// Returns the container's fingerprint.

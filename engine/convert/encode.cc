@@ -45,8 +45,11 @@ void widen(const SourceTensor& tensor, int64_t begin, int64_t stride, int64_t co
     }
 }
 
-bool all_finite(const float* values, int64_t count) {
-    return std::all_of(values, values + count, [](float v) { return std::isfinite(v); });
+/// False for NaN, infinity and what would become infinity as bf16, be it a weight or a block's scale.
+bool all_usable(const float* values, int64_t count) {
+    constexpr uint16_t kLargestBf16 = 0x7f7f;
+    const float largest = kernels::bf16_to_f32(kLargestBf16);
+    return std::all_of(values, values + count, [&](float v) { return std::abs(v) <= largest; });
 }
 
 /// Reads rows of a trunk matrix as the container orders them.
@@ -77,21 +80,23 @@ class MatrixRows {
     const SourceTensor& tensor_;
 };
 
-/// Widens up to 16 rows through `read_row`, zeroes the rest, encodes. False if a value is not finite.
+/// Widens up to 16 rows through `read_row`, zeroes the rest, encodes. False if a value is not usable.
 template <typename ReadRow>
 bool encode_panel(Format format, int64_t rows, int64_t cols, std::vector<float>& scratch,
                   const ReadRow& read_row, std::byte* panel) {
     scratch.resize(static_cast<size_t>(kPanelRows * cols));
     for (int64_t r = 0; r < rows; r++) read_row(r, scratch.data() + r * cols);
     std::fill(scratch.begin() + rows * cols, scratch.end(), 0.0f);
-    if (!all_finite(scratch.data(), rows * cols)) return false;
+    if (!all_usable(scratch.data(), rows * cols)) return false;
     kernels::format_info(format).encode(scratch.data(), cols, panel);
     return true;
 }
 
-tl::unexpected<Error> not_finite(const Source& source, size_t index) {
-    return fail(ErrorKind::corrupt, place_of(source, index),
-                "holds NaN or infinity; the file is damaged, download it again");
+tl::unexpected<Error> not_usable(const Source& source, size_t index) {
+    return fail(
+        ErrorKind::corrupt, place_of(source, index),
+        "holds NaN, infinity or a value beyond bf16's largest, 3.39e38; the file is damaged, download it "
+        "again");
 }
 
 /// One of an expert's three matrices into its place in the record.
@@ -128,7 +133,7 @@ Result<void> encode_expert_matrix(const Source& source, const ExpertMatrixSource
             }
         };
         if (!encode_panel(format, count, cols, scratch, read_row, panel))
-            return not_finite(source, from.weight);
+            return not_usable(source, from.weight);
     }
     return {};
 }
@@ -153,7 +158,7 @@ Result<void> TrunkEncoder::encode_rows(size_t index, const container::TensorEntr
         const int64_t count = std::min(kSlabFloats, elements - begin);
         values.resize(static_cast<size_t>(count));
         widen(tensor, begin, 1, count, values.data());
-        if (!all_finite(values.data(), count)) return not_finite(source_, source_.trunk_source(index));
+        if (!all_usable(values.data(), count)) return not_usable(source_, source_.trunk_source(index));
         // bf16 rows were released as bf16, so their bytes are taken as they are.
         const bool as_is = entry.format == Format::bf16;
         const auto width = static_cast<uint64_t>(as_is ? sizeof(uint16_t) : sizeof(float));
@@ -176,7 +181,7 @@ Result<void> TrunkEncoder::encode_panels(size_t index, const container::TensorEn
     const int64_t panel_bytes = kernels::panel_bytes(entry.format, cols);
     const int64_t slab_panels =
         std::max<int64_t>(pool_.size(), static_cast<int64_t>(kSlabBytes) / panel_bytes);
-    std::atomic<bool> finite{true};
+    std::atomic<bool> usable{true};
     for (int64_t first = 0; first < panels; first += slab_panels) {
         const int64_t count = std::min(slab_panels, panels - first);
         slab_.resize(static_cast<size_t>(count * panel_bytes));
@@ -187,9 +192,9 @@ Result<void> TrunkEncoder::encode_panels(size_t index, const container::TensorEn
             const auto read_row = [&](int64_t r, float* out) { matrix.read(batch, row + r, out); };
             const bool good = encode_panel(entry.format, std::min(kPanelRows, rows - row), cols, scratch,
                                            read_row, slab_.data() + i * panel_bytes);
-            if (!good) finite.store(false, std::memory_order_relaxed);
+            if (!good) usable.store(false, std::memory_order_relaxed);
         });
-        if (!finite.load()) return not_finite(source_, source_.trunk_source(index));
+        if (!usable.load()) return not_usable(source_, source_.trunk_source(index));
         if (const auto ok = sink(static_cast<uint64_t>(first * panel_bytes), slab_); !ok) return ok;
     }
     return {};

@@ -21,7 +21,8 @@ class TrunkEncoder {
   public:
     TrunkEncoder(const Source& source, ThreadPool& pool);
 
-    /// source.trunk()[index] as `entry` describes it. NaN and Inf are refused by name.
+    /// source.trunk()[index] as `entry` describes it. NaN, Inf and values that
+    /// bf16 cannot hold are refused by name, whatever the format.
     Result<void> encode(size_t index, const container::TensorEntry& entry, const Sink& sink);
 
   private:

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "container/checksum.h"
+#include "container/manifest.h"
 
 namespace waste::engine {
 namespace {
@@ -67,7 +68,7 @@ std::optional<Entry> parse_entry(std::string_view body) {
 }  // namespace
 
 Result<Journal> Journal::open(const std::string& directory, const std::string& identity) {
-    const std::string path = container::join_path(directory, kJournalName);
+    const std::string path = container::join_path(directory, container::kJournalName);
     const std::string head = "waste-convert " + identity;
     std::string kept = sealed(head) + '\n';
     std::vector<Entry> entries;

@@ -9,15 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "container/file.h"
 #include "container/result.h"
 
 namespace waste::engine {
-
-inline constexpr std::string_view kJournalName = "convert.journal";
 
 class Journal {
   public:

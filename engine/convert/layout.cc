@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace waste::engine {
 namespace {
 
@@ -14,7 +16,24 @@ Result<void> add_bytes(uint64_t& total, uint64_t bytes) {
     return fail(ErrorKind::corrupt, "config.json", "describes a model of more than 2^60 bytes");
 }
 
+bool same_tensor(const container::TensorEntry& a, const container::TensorEntry& b) {
+    return a.name == b.name && a.format == b.format && a.layout == b.layout && a.shape == b.shape &&
+           a.offset == b.offset && a.bytes == b.bytes;
+}
+
+bool same_bank(const container::BankEntry& a, const container::BankEntry& b) {
+    return a.layer == b.layer && a.shape.experts == b.shape.experts && a.shape.format == b.shape.format &&
+           a.shape.input_size == b.shape.input_size && a.shape.intermediate_size == b.shape.intermediate_size;
+}
+
 }  // namespace
+
+bool same_layout(const ContainerLayout& layout, const container::Manifest& manifest) {
+    return std::equal(layout.tensors.begin(), layout.tensors.end(), manifest.tensors.begin(),
+                      manifest.tensors.end(), same_tensor) &&
+           std::equal(layout.banks.begin(), layout.banks.end(), manifest.banks.begin(), manifest.banks.end(),
+                      same_bank);
+}
 
 std::string bank_file_name(int64_t layer) {
     return fmt::format("experts-{:03}.bin", layer);

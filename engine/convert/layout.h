@@ -25,6 +25,9 @@ Result<ContainerLayout> plan_layout(const ModelConfig& config, const std::vector
                                     TrunkRecipe recipe, kernels::Format expert_format,
                                     const std::function<container::Dtype(size_t)>& released);
 
+/// True if a container's tensors and banks lie as `layout` says, whatever their hashes.
+bool same_layout(const ContainerLayout& layout, const container::Manifest& manifest);
+
 std::string bank_file_name(int64_t layer);  ///< "experts-007.bin"
 
 }  // namespace waste::engine

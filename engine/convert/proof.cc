@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "engine/convert/carried.h"
 #include "engine/convert/encode.h"
+#include "engine/convert/expert_tasks.h"
 #include "engine/convert/layout.h"
 #include "engine/convert/recipe.h"
 #include "engine/convert/source.h"
@@ -22,9 +22,6 @@ using container::Container;
 using container::Damage;
 using container::TensorEntry;
 
-/// What the records that are encoded at the same time may occupy together, unless one alone is larger.
-constexpr uint64_t kRecordBudgetBytes = 128 << 20;
-
 /// `count` of `from`, in order. Written out because the standard's distributions differ between libraries.
 std::vector<int64_t> sample(std::vector<int64_t> from, int64_t count, std::mt19937_64& random) {
     const size_t wanted = std::min(from.size(), static_cast<size_t>(count));
@@ -34,11 +31,6 @@ std::vector<int64_t> sample(std::vector<int64_t> from, int64_t count, std::mt199
     from.resize(wanted);
     std::sort(from.begin(), from.end());
     return from;
-}
-
-bool same_place(const TensorEntry& a, const TensorEntry& b) {
-    return a.name == b.name && a.format == b.format && a.layout == b.layout && a.shape == b.shape &&
-           a.offset == b.offset && a.bytes == b.bytes;
 }
 
 /// Where two equally long runs of bytes first differ; `offset` is that of the run.
@@ -74,8 +66,7 @@ class Proof {
     void choose();
     Result<void> compare_tensor(size_t index);
     Result<void> compare_experts();
-    Result<void> compare_expert(ExpertSample& chosen, std::vector<float>& rows,
-                                std::vector<std::byte>& record);
+    Result<void> compare_expert(ExpertSample& chosen, ExpertBuffers& buffers);
     Result<void> advance(uint64_t bytes);
     const container::Manifest& manifest() const { return container_.manifest(); }
 
@@ -109,17 +100,7 @@ Result<void> Proof::check_layout() {
     };
     const auto layout = plan_layout(source_.config(), source_.trunk(), *trunk, *experts, released);
     if (!layout) return pass(layout);
-    const auto same_bank = [](const container::BankEntry& a, const container::BankEntry& b) {
-        return a.layer == b.layer && a.shape.experts == b.shape.experts && a.shape.format == b.shape.format &&
-               a.shape.input_size == b.shape.input_size &&
-               a.shape.intermediate_size == b.shape.intermediate_size;
-    };
-    if (std::equal(layout->tensors.begin(), layout->tensors.end(), manifest().tensors.begin(),
-                   manifest().tensors.end(), same_place) &&
-        std::equal(layout->banks.begin(), layout->banks.end(), manifest().banks.begin(),
-                   manifest().banks.end(), same_bank)) {
-        return {};
-    }
+    if (same_layout(*layout, manifest())) return {};
     return fail(ErrorKind::invalid, container_.directory(),
                 "its tensors or banks are not those that this version of `waste convert` would make of the "
                 "release");
@@ -200,12 +181,12 @@ Result<void> Proof::compare_tensor(size_t index) {
     return ok;
 }
 
-Result<void> Proof::compare_expert(ExpertSample& chosen, std::vector<float>& rows,
-                                   std::vector<std::byte>& record) {
+Result<void> Proof::compare_expert(ExpertSample& chosen, ExpertBuffers& buffers) {
     const container::BankEntry& bank = manifest().banks[chosen.bank];
     const std::string what = fmt::format("layer {} expert {}", bank.layer, chosen.expert);
+    std::vector<std::byte>& record = buffers.record;
     record.resize(bank.shape.record_bytes());
-    const auto encoded = encode_expert(source_, bank.layer, chosen.expert, bank.shape, rows, record);
+    const auto encoded = encode_expert(source_, bank.layer, chosen.expert, bank.shape, buffers.rows, record);
     if (!encoded) return encoded;
     const auto stored = container_.expert(chosen.bank, chosen.expert);
     chosen.damage = stored ? difference(what, 0, {stored->gate.data, record.size()}, record)
@@ -214,28 +195,15 @@ Result<void> Proof::compare_expert(ExpertSample& chosen, std::vector<float>& row
 }
 
 Result<void> Proof::compare_experts() {
-    uint64_t largest = 1;
+    uint64_t largest = 0;
     for (const container::BankEntry& bank : manifest().banks) {
         largest = std::max(largest, bank.shape.record_bytes());
     }
-    const auto at_once = static_cast<int64_t>(std::max<uint64_t>(1, kRecordBudgetBytes / largest));
-    std::atomic<size_t> next{0};
-    std::atomic<bool> stop{false};
-    std::optional<Error> first_error;
-    std::mutex error_mutex;
-    // One task a thread, each with buffers of its own, taking experts until none is left.
-    pool_.run(std::min<int64_t>(pool_.size(), at_once), [&](int64_t) {
-        std::vector<std::byte> record;
-        std::vector<float> rows;
-        for (size_t i = next++; i < experts_.size() && !stop; i = next++) {
-            const auto ok = compare_expert(experts_[i], rows, record);
-            if (ok) continue;
-            const std::lock_guard lock(error_mutex);
-            if (!first_error) first_error = ok.error();
-            stop = true;
-        }
-    });
-    if (first_error) return tl::unexpected(*first_error);
+    const auto compared = for_each_expert(
+        pool_, static_cast<int64_t>(experts_.size()), largest, [&](int64_t i, ExpertBuffers& buffers) {
+            return compare_expert(experts_[static_cast<size_t>(i)], buffers);
+        });
+    if (!compared) return compared;
     report_.experts = static_cast<int64_t>(experts_.size());
     for (const ExpertSample& sample : experts_) {
         if (sample.damage) report_.differences.push_back(*sample.damage);

@@ -2,8 +2,7 @@
 // speaks is told by the special tokens of its vocabulary. No format stands in for another.
 //
 //   xtml (Kimi K3)   Elements of four special tokens: <|open|> tag attributes <|sep|> body <|close|> tag
-//   <|sep|>, a
-//                    message being such an element followed by <|end_of_msg|>. Tag names, attributes and
+//                    <|sep|>, a message being such an element followed by <|end_of_msg|>. Tag names, attributes and
 //                    bodies are text, encoded piece by piece. Bodies are not escaped, and need not be: text
 //                    cannot spell a special token. Attribute values escape & and ".
 //   im (Kimi-Linear, K2)   <|im_ROLE|> name or role <|im_middle|> content <|im_end|>

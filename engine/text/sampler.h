@@ -3,11 +3,10 @@
 //   1. Repetition penalty, once for each distinct token among the last `repeat_window` ones:
 //      a logit > 0 is divided by `repeat_penalty`, any other multiplied by it.
 //   2. Temperature: logits are divided by it and become weights exp(l - largest). 0 ends here: the largest
-//   logit,
-//      on ties the lower id. Nothing is drawn then.
+//      logit, on ties the lower id. Nothing is drawn then.
 //   3. top-k: the k largest (on ties the lower ids). 0 is off.
 //   4. top-p: of these, the fewest, largest first, whose share of the weight left is at least `top_p`. 1 is
-//   off.
+//      off.
 //   5. min-p: of these, those of at least `min_p` times the largest weight. 0 is off.
 //   6. One draw in proportion to the weights.
 //

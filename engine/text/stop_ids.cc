@@ -39,13 +39,14 @@ Result<std::vector<int64_t>> parse_generation_config(std::string_view text, cons
 
 }  // namespace
 
-Result<std::vector<int32_t>> stop_ids(const Tokenizer& tokenizer, std::string_view generation_config_json,
+Result<std::vector<int32_t>> stop_ids(const Tokenizer* tokenizer, std::string_view generation_config_json,
                                       std::span<const int64_t> config_eos_ids, int64_t vocab_size,
                                       const std::string& place) {
     auto candidates = parse_generation_config(generation_config_json, place);
     if (!candidates) return pass(candidates);
     candidates->insert(candidates->end(), config_eos_ids.begin(), config_eos_ids.end());
-    if (const auto eos = tokenizer.special("[EOS]")) candidates->push_back(*eos);
+    const auto eos = tokenizer ? tokenizer->special("[EOS]") : std::nullopt;
+    if (eos) candidates->push_back(*eos);
 
     std::vector<int32_t> ids;
     for (const int64_t id : *candidates) {

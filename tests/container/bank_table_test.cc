@@ -20,6 +20,23 @@ std::string parse_error(const std::vector<std::byte>& file, const BankEntry& ban
     return table ? "parsed" : table.error().text();
 }
 
+/// The bank's file with a table and footer that agree with each other and with `bank`, whatever the entries
+/// say: the table's place is behind the records, not where the entries would put it.
+std::vector<std::byte> resealed(const TinyContainer::Bank& parts, BankEntry& bank) {
+    bank.table_hash = bank_table_hash(parts.table);
+    auto file = parts.records;
+    const auto tail = bank_table_bytes(bank.shape, bank.layer, parts.table);
+    file.insert(file.end(), tail.begin(), tail.end());
+    const uint64_t table_offset = parts.records.size();
+    for (size_t i = 0; i < 8; ++i) {
+        file[file.size() - 24 + i] = static_cast<std::byte>(table_offset >> (8 * i));
+    }
+    const auto footer = std::span<const std::byte>(file).last(80).first(72);
+    const uint64_t hash = xxh3_64(footer);
+    for (size_t i = 0; i < 8; ++i) file[file.size() - 8 + i] = static_cast<std::byte>(hash >> (8 * i));
+    return file;
+}
+
 TEST(BankTable, RoundTrip) {
     const TinyContainer tiny = tiny_container();
     const auto file = tiny.bank_bytes(kBank);
@@ -67,18 +84,7 @@ TEST(BankTable, ResealedEntriesAreStillChecked) {
         TinyContainer tiny = tiny_container();
         change.apply(tiny.banks[kBank].table[0]);
         BankEntry bank = tiny.manifest.banks[kBank];
-        bank.table_hash = bank_table_hash(tiny.banks[kBank].table);
-        // The table's place follows from its entries; these would move it, so the honest tail is patched in.
-        auto file = tiny.banks[kBank].records;
-        const auto tail = bank_table_bytes(bank.shape, bank.layer, tiny.banks[kBank].table);
-        file.insert(file.end(), tail.begin(), tail.end());
-        const uint64_t table_offset = tiny.banks[kBank].records.size();
-        for (size_t i = 0; i < 8; ++i) {
-            file[file.size() - 24 + i] = static_cast<std::byte>(table_offset >> (8 * i));
-        }
-        const auto footer = std::span<const std::byte>(file).last(80).first(72);
-        const uint64_t hash = xxh3_64(footer);
-        for (size_t i = 0; i < 8; ++i) file[file.size() - 8 + i] = static_cast<std::byte>(hash >> (8 * i));
+        const auto file = resealed(tiny.banks[kBank], bank);
         const std::string error = parse_error(file, bank);
         EXPECT_NE(error.find(change.message), std::string::npos) << error;
     }
@@ -116,6 +122,31 @@ TEST(BankTable, RecordsMayBeShared) {
     ASSERT_TRUE(table) << table.error().text();
     EXPECT_EQ((*table)[0].offset, (*table)[1].offset);
     EXPECT_TRUE(parse_manifest(manifest_text(tiny.manifest), "m"));
+}
+
+TEST(BankTable, ARecordThatNoExpertNamesIsRefused) {
+    const uint64_t record_bytes = tiny_container().manifest.banks[kBank].shape.record_bytes();
+    const auto error_of = [](const std::function<void(TinyContainer::Bank&)>& apply) {
+        TinyContainer tiny = tiny_container();
+        apply(tiny.banks[kBank]);
+        BankEntry bank = tiny.manifest.banks[kBank];
+        return parse_error(resealed(tiny.banks[kBank], bank), bank);
+    };
+    const auto unnamed = [&](uint64_t record) {
+        return "b: the record at byte " + std::to_string(record * record_bytes) +
+               " belongs to no expert of the table";
+    };
+    EXPECT_EQ(error_of([](auto&) {}), "parsed");
+    EXPECT_EQ(error_of([](auto& bank) { std::swap(bank.table[0], bank.table[1]); }), "parsed");
+    EXPECT_EQ(error_of([](auto& bank) { bank.table[0] = bank.table[1]; }), unnamed(0));
+    EXPECT_EQ(error_of([](auto& bank) { bank.table[1] = bank.table[0]; }), unnamed(1));
+    EXPECT_EQ(error_of([&](auto& bank) { bank.records.resize(3 * record_bytes); }), unnamed(2));
+    EXPECT_EQ(error_of([&](auto& bank) { bank.records.resize(2 * record_bytes + 1); }), unnamed(2));
+    EXPECT_EQ(error_of([&](auto& bank) {
+                  bank.records.resize(3 * record_bytes);
+                  bank.table[1].offset = 2 * record_bytes;
+              }),
+              unnamed(1));
 }
 
 }  // namespace

@@ -62,8 +62,8 @@ std::vector<Damage> verified(const std::string& path) {
 TEST_F(OnDisk, TensorsComeBack) {
     const auto container = Container::open(path());
     ASSERT_TRUE(container) << container.error().text();
-    EXPECT_TRUE(container->has_tensor("lm_head"));
-    EXPECT_FALSE(container->has_tensor("lm_hea"));
+    EXPECT_TRUE(container->tensor("lm_head"));
+    EXPECT_FALSE(container->tensor("lm_hea"));
     const auto missing = container->tensor("nope");
     ASSERT_FALSE(missing);
     expect_contains(missing.error().text(), "no tensor nope");
@@ -257,6 +257,14 @@ TEST_F(OnDisk, DamageThatTheFingerprintCovers) {
     tiny_.manifest.fingerprint = old;
     write();
     expect_contains(open_error(path()), "fingerprint " + old + " does not match");
+}
+
+// What no expert names, verify would never read.
+TEST_F(OnDisk, ARecordWithoutAnExpertIsRefused) {
+    tiny_.banks[0].table[0] = tiny_.banks[0].table[1];
+    tiny_.seal();
+    write();
+    expect_contains(open_error(path()), "experts-1.bin: the record at byte 0 belongs to no expert");
 }
 
 TEST_F(OnDisk, DirectoriesThatAreNoContainer) {

@@ -97,8 +97,8 @@ TEST(Demo, GreedyTokensAreTheCards) {
         options.sampler.temperature = 0;
         const auto generation = engine::generate(session, ids, options,
                                                  [](int32_t) { return engine::OnTokenAnswer::keep_going; });
-        ASSERT_TRUE(generation) << generation.error().text();
-        EXPECT_EQ(generation->ids, expected) << prompt["prompt"];
+        ASSERT_FALSE(generation.error) << generation.error->text();
+        EXPECT_EQ(generation.ids, expected) << prompt["prompt"];
     }
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "container/manifest.h"
 #include "tests/support/temp_dir.h"
 
 namespace waste::engine {
@@ -28,7 +29,7 @@ class JournalTest : public ::testing::Test {
     Result<Journal> open(const std::string& identity = kIdentity) {
         return Journal::open(dir_.path(), identity);
     }
-    std::string path() const { return dir_.file(std::string(kJournalName)); }
+    std::string path() const { return dir_.file(std::string(container::kJournalName)); }
     /// Three finished layers and two finished banks.
     std::string write_whole() {
         auto journal = open();

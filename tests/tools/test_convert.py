@@ -202,6 +202,26 @@ class Interrupted(ConvertTest):
             self.refuse(("convert", "-q", source, self.destination, *options), self.destination, "finished")
         self.assertEqual(identities(self.destination), before)
 
+    def test_a_fine_tune_is_refused_on_its_bases_container(self):
+        """The same config.json and tokenizer, one weight of one norm another."""
+        changed = "language_model.model.layers.2.input_layernorm.weight"
+        seen = []
+
+        def tune(tensors):
+            if changed in tensors:
+                dtype, shape, data = tensors[changed]
+                tensors[changed] = (dtype, shape, data[:6] + bytes([data[6] ^ 1]) + data[7:])
+                seen.append(changed)
+
+        tuned = copy_model(self.demo, self.path("tuned"), tensors=tune)
+        self.assertEqual(seen, [changed])
+        self.convert(self.demo, self.destination)
+        before = identities(self.destination)
+        self.refuse(("convert", "-q", tuned, self.destination), self.destination,
+                    "finished container of another model")
+        self.assertEqual(identities(self.destination), before)
+        self.assertEqual(digests(self.destination), self.whole)
+
     def test_other_options_are_refused_on_an_unfinished_container(self):
         self.leave_unfinished()
         before = digests(self.destination)

@@ -13,7 +13,7 @@ using test::kDemoVocabSize;
 using Ids = std::vector<int32_t>;
 
 Result<Ids> ids_of(std::string_view generation_config, const std::vector<int64_t>& config_eos = {}) {
-    return stop_ids(demo_tokenizer(), generation_config, config_eos, kDemoVocabSize, "g");
+    return stop_ids(&demo_tokenizer(), generation_config, config_eos, kDemoVocabSize, "g");
 }
 
 TEST(StopIds, JoinsAllSources) {
@@ -29,7 +29,7 @@ TEST(StopIds, JoinsAllSources) {
 TEST(StopIds, NeedsNoEosToken) {
     const auto tokenizer = Tokenizer::create(test::rank_file({}), "{}", 512, "m");
     ASSERT_TRUE(tokenizer);
-    EXPECT_EQ(stop_ids(*tokenizer, "{}", {}, 512, "g"), Ids{});
+    EXPECT_EQ(stop_ids(&*tokenizer, "{}", {}, 512, "g"), Ids{});
 }
 
 TEST(StopIds, RefusesEachKindOfDamage) {

@@ -1,0 +1,65 @@
+#include "tools/reply_output.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/terminal.h"
+
+namespace waste::tools {
+namespace {
+
+/// A model's output must not steer a terminal; its lines and tabs are its own.
+std::string visible(const std::string& text, bool terminal) {
+    if (!terminal) return text;
+    std::string out;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
+        out += printable(std::string_view(text).substr(begin, end - begin));
+        if (end < text.size()) out += text[end];
+        begin = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+ReplyOutput::ReplyOutput(const engine::Tokenizer* tokenizer, std::optional<engine::ChatFormat> chat,
+                         std::vector<std::string> stops, Style style)
+    : tokenizer_(tokenizer), style_(style), stops_(std::move(stops)) {
+    if (tokenizer && chat) reply_.emplace(*tokenizer, *chat, style.think);
+}
+
+engine::OnTokenAnswer ReplyOutput::push(int32_t id) {
+    if (!tokenizer_) {
+        show((first_id_ ? "" : ",") + std::to_string(id));
+        first_id_ = false;
+    } else if (reply_) {
+        show_reply(reply_->push(id));
+    } else {
+        show(stops_.push(utf8_.push(tokenizer_->bytes(id))));
+    }
+    if (interrupted() || ferror(stdout)) return engine::OnTokenAnswer::interrupt;
+    return stops_.found() ? engine::OnTokenAnswer::stop_text : engine::OnTokenAnswer::keep_going;
+}
+
+void ReplyOutput::finish() {
+    if (reply_) show_reply(reply_->finish());
+    if (tokenizer_) show(stops_.push(utf8_.finish()));
+    show(stops_.finish());
+    if (!style_.json && !text_.empty() && text_.back() != '\n') put_out("\n");
+}
+
+void ReplyOutput::show_reply(const engine::ReplyPiece& piece) {
+    reasoning_ += piece.reasoning;
+    if (!style_.json && !style_.quiet) put_err(visible(piece.reasoning, stderr_is_terminal()));
+    show(stops_.push(piece.response));
+}
+
+void ReplyOutput::show(const std::string& text) {
+    text_ += text;
+    if (style_.json || text.empty()) return;
+    put_out(visible(text, stdout_is_terminal()));
+    fflush(stdout);
+}
+
+}  // namespace waste::tools
