@@ -30,7 +30,7 @@ class CommandHelp : public CLI::Formatter {
     std::string make_description(const CLI::App*) const override { return std::string(about_) + "\n"; }
 
     std::string make_option_opts(const CLI::Option* option) const override {
-        if (option->get_type_size() == 0) return "";
+        if (option->get_items_expected_max() == 0) return "";  // a flag
         std::string text = " " + value_name(option->get_type_name());
         if (!option->get_default_str().empty()) text += " [" + option->get_default_str() + "]";
         return text;

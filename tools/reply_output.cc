@@ -1,5 +1,7 @@
 #include "tools/reply_output.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 
@@ -31,7 +33,7 @@ ReplyOutput::ReplyOutput(const engine::Tokenizer* tokenizer, std::optional<engin
 
 engine::OnTokenAnswer ReplyOutput::push(int32_t id) {
     if (!tokenizer_) {
-        show((first_id_ ? "" : ",") + std::to_string(id));
+        show(fmt::format("{}{}", first_id_ ? "" : ",", id));
         first_id_ = false;
     } else if (reply_) {
         show_reply(reply_->push(id));

@@ -58,7 +58,7 @@ std::string wrong_words(const CLI::App& command, std::span<char* const> words) {
             position += word.starts_with('-') ? 0 : 1;
             continue;
         }
-        if (option->get_type_size() == 0) continue;
+        if (option->get_items_expected_max() == 0) continue;  // a flag
         const bool has_next = i + 1 < words.size();
         if (equals == std::string_view::npos && !has_next) return name + " has no value";
         const std::string_view value =

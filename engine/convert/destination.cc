@@ -81,7 +81,11 @@ Result<void> Destination::check_usable() const {
     if (has_journal()) return {};
     const auto names = container::list_directory(directory_);
     if (!names) return pass(names);
-    if (names->empty()) return {};
+    // A run killed at its very start leaves the journal it was about to name.
+    const std::string unborn = std::string(kJournalName) + std::string(container::kPartialSuffix);
+    if (std::all_of(names->begin(), names->end(), [&](const std::string& name) { return name == unborn; })) {
+        return {};
+    }
     return fail(ErrorKind::invalid, directory_,
                 "is not empty and holds no unfinished conversion; choose another destination");
 }

@@ -1,30 +1,11 @@
 // After the first tokens, feeding a token allocates nothing.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <algorithm>
 
 #include "engine/session.h"
+#include "tests/support/allocations.h"
 #include "tests/support/converted.h"
-
-namespace {
-
-std::atomic<int64_t> allocations{0};
-
-}  // namespace
-
-void* operator new(size_t size) {
-    allocations++;
-    if (void* p = std::malloc(size)) return p;
-    throw std::bad_alloc();
-}
-void operator delete(void* p) noexcept {
-    std::free(p);
-}
-void operator delete(void* p, size_t) noexcept {
-    std::free(p);
-}
 
 namespace waste::test {
 namespace {
@@ -40,9 +21,9 @@ TEST_P(Allocation, NoneWhileATokenIsFed) {
     ASSERT_TRUE(session) << session.error().text();
     const std::vector<int32_t> ids{5, 6, 7, 8, 9, 10, 11, 12};
     ASSERT_TRUE(session->feed(std::span(ids).first(2)));
-    const int64_t before = allocations;
+    const int64_t before = allocation_count();
     ASSERT_TRUE(session->feed(std::span(ids).subspan(2)));
-    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(allocation_count() - before, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Allocation, ::testing::Values("tiny-k3", "odd-k3", "tiny-kimi-linear"),

@@ -1,5 +1,5 @@
-// Models no release has, end to end: each bound that is usually the largest is the smallest once, and the
-// other way round. Worth most under the address sanitizer.
+// Models no release has, end to end: each size is the largest once and the smallest once. Worth most under the
+// address sanitizer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stdexcept>
 
 #include "engine/session.h"
 #include "tests/support/random_model.h"

@@ -115,7 +115,7 @@ TEST_F(Generate, SeedDecides) {
         options.max_tokens = 12;
         options.sampler.seed = seed;
         return engine::generate(session, prompt_, options, [](int32_t) { return OnTokenAnswer::keep_going; })
-            ->ids;
+            .ids;
     };
     EXPECT_EQ(draw(1), draw(1));
     EXPECT_NE(draw(1), draw(2));

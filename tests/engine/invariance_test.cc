@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "engine/session.h"
 #include "tests/support/converted.h"
 
 namespace waste::test {

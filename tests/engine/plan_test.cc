@@ -17,7 +17,7 @@ namespace {
 using kernels::Format;
 
 constexpr const char* kK3Keys = R"({
-  "model_type": "kimi_k3",
+  "model_type": "kimi_k3", "bos_token_id": 163584, "eos_token_id": 163586, "tie_word_embeddings": false,
   "text_config": {
     "vocab_size": 163840, "hidden_size": 7168, "num_hidden_layers": 93, "rms_norm_eps": 1e-5,
     "max_position_embeddings": 1048576, "intermediate_size": 33792,
@@ -27,7 +27,8 @@ constexpr const char* kK3Keys = R"({
     "num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2, "moe_intermediate_size": 3072,
     "first_k_dense_replace": 1, "routed_expert_hidden_size": 3584, "latent_moe_use_norm": true,
     "moe_router_activation_func": "sigmoid", "moe_renormalize": true, "routed_scaling_factor": 1.0,
-    "attn_res_block_size": 12, "quantization_config": {"format": "mxfp4-pack-quantized"},
+    "moe_layer_freq": 1, "num_expert_group": 1, "topk_group": 1, "num_key_value_heads": 96,
+    "tie_word_embeddings": false, "attn_res_block_size": 12, "quantization_config": {"format": "mxfp4-pack-quantized"},
     "linear_attn_config": {"num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4,
       "gate_lower_bound": -5.0, "use_full_rank_gate": true, "kda_layers": [KDA], "full_attn_layers": [FULL]}
   }

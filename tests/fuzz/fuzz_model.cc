@@ -1,15 +1,18 @@
 // config.json, to the end: whatever parse_config accepts must open and compute, within its memory. Inputs
 // stay JSON; what changes are whole numbers and switches. Each run writes and removes a small model: point
 // TMPDIR at memory.
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "engine/convert/layout.h"
 #include "engine/session.h"
@@ -83,7 +86,7 @@ bool small_enough(const engine::ModelConfig& config) {
     if (config.num_hidden_layers > kMostLayers) return false;
     uint64_t elements = 0;
     for (const engine::TensorSpec& spec : engine::trunk_tensors(config)) {
-        uint64_t count = 1;  // dimensions are below 2^41 and the limit cuts early, so no product overflows
+        uint64_t count = 1;
         for (const int64_t dimension : spec.shape) {
             if (static_cast<uint64_t>(dimension) > kMostElements) return false;
             count *= static_cast<uint64_t>(dimension);
@@ -91,7 +94,7 @@ bool small_enough(const engine::ModelConfig& config) {
         }
         elements += count;
     }
-    // Bounded by the trunk's own tensors: experts by the router, widths by what they are multiplied with.
+    // The router's rows bound the number of experts.
     const int64_t inner = config.moe_intermediate_size, input = config.expert_input_size();
     constexpr auto kMost = static_cast<int64_t>(kMostElements);
     if (config.moe_layer_count() > 0) {

@@ -515,7 +515,7 @@ class Releases(BadInputTest):
         self.refuse_convert(empty, empty, "config.json")
         self.refuse_convert(self.ids, self.ids)
         self.refuse_convert(self.container, self.container)
-        self.refuse_convert("", "directory")
+        self.refuse_convert("", "source is empty", code=2)
         self.refuse_convert(self.path("new\nline"), "new\\x0aline")
 
 
@@ -628,8 +628,8 @@ class Usage(BadInputTest):
 
     def test_unknown_tiers_are_refused(self):
         command = ("run", "-q", self.container, "ab", "-n", "1")
-        self.refuse((*command, "--tier", "sse9"), "--tier", "sse9")
-        self.refuse(command, "WASTE_TIER", "sse9", env={"WASTE_TIER": "sse9"})
+        self.refuse((*command, "--tier", "sse9"), "--tier", "sse9", code=2)
+        self.refuse(command, "WASTE_TIER", "sse9", code=2, env={"WASTE_TIER": "sse9"})
         self.succeed(*command, "--tier", "scalar")
 
     def test_unknown_settings_are_warned_about(self):
