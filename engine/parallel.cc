@@ -48,20 +48,23 @@ void ThreadPool::run_erased(int64_t tasks, Call call, const void* self) {
     call_ = call;
     self_ = self;
     tasks_ = tasks;
-    next_.store(0, std::memory_order_relaxed);
-    pending_.store(static_cast<uint32_t>(workers_.size()), std::memory_order_relaxed);
+    unfinished_.store(static_cast<uint32_t>(tasks), std::memory_order_relaxed);
+    untaken_.store(tasks, std::memory_order_release);
     region_.fetch_add(1, std::memory_order_release);
     region_.notify_all();
     take_tasks();
-    for (uint32_t left = pending_.load(std::memory_order_acquire); left != 0;) {
-        left = wait_for_change(pending_, left);
+    for (uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
+        left = wait_for_change(unfinished_, left);
     }
 }
 
 void ThreadPool::take_tasks() {
-    for (int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < tasks_;
-         i = next_.fetch_add(1, std::memory_order_relaxed)) {
-        call_(self_, i);
+    while (true) {
+        // A worker that comes late may take from the next region instead: its tasks are as good.
+        const int64_t left = untaken_.fetch_sub(1, std::memory_order_acq_rel);
+        if (left <= 0) return;
+        call_(self_, tasks_ - left);
+        if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
     }
 }
 
@@ -71,7 +74,6 @@ void ThreadPool::work() {
         seen = wait_for_change(region_, seen);
         if (stop_.load(std::memory_order_relaxed)) return;
         take_tasks();
-        if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) pending_.notify_one();
     }
 }
 

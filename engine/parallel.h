@@ -1,8 +1,9 @@
 // The compute threads: one pool, one region at a time.
 //
-// A region is a count of tasks, taken in order by whichever thread is free. Tasks are independent, so results
-// do not depend on the number of threads. Waiting threads spin for a few microseconds (a region is often
-// shorter than a wake-up), then sleep. No allocation and no lock in run().
+// A region is a count of tasks, taken in order by whichever thread is free. Tasks are independent, so results do not
+// depend on the number of threads. The caller takes tasks too and waits only for those that others have begun: a
+// thread that the system keeps from running, because a neighbour has its core, holds nobody up. Waiting threads spin
+// for a few microseconds (a region is often shorter than a wake-up), then sleep. No allocation and no lock in run().
 //
 // Thread-compatible: run() is called by one thread at a time, never from inside a task.
 #pragma once
@@ -38,12 +39,13 @@ class ThreadPool {
     void work();
 
     std::vector<std::thread> workers_;
+    // The region's, read only by who has taken one of its tasks: it cannot end before that task is done.
     Call call_ = nullptr;
     const void* self_ = nullptr;
     int64_t tasks_ = 0;
-    std::atomic<int64_t> next_{0};
-    std::atomic<uint32_t> region_{0};   ///< counts regions; a change wakes the workers
-    std::atomic<uint32_t> pending_{0};  ///< workers still inside the current region
+    std::atomic<int64_t> untaken_{0};      ///< tasks not taken yet; at or below zero there is nothing to take
+    std::atomic<uint32_t> unfinished_{0};  ///< tasks not done yet
+    std::atomic<uint32_t> region_{0};      ///< counts regions; a change wakes the workers
     std::atomic<bool> stop_{false};
 };
 
