@@ -11,6 +11,8 @@ import os
 import random
 import shutil
 import struct
+import subprocess
+import unittest
 
 import command_support
 from command_support import CommandTest, cut, flip, own_file
@@ -399,6 +401,15 @@ USAGE_CASES = [
     (["convert", "a", "b", "-j", "x"], "x"),
     (["convert", "a", "b", "--trnk", "q4"], "--trnk"),
     (["run"], "model"),
+    (["run", "MODEL", "hi", "--temp", ""], "--temp has an empty value"),
+    (["run", "MODEL", "hi", "--stop", ""], "--stop has an empty value"),
+    (["run", "MODEL", "hi", "-n", "010"], "010"),
+    (["run", "MODEL", "hi", "-n", "0x10"], "0x10"),
+    (["run", "MODEL", "hi", "--seed", "18446744073709551616"], "too large"),
+    (["run", "MODEL", "hi", "--seed", "-1"], "-1"),
+    (["run", "MODEL", "--ids", "-n", "3"], "--ids has no value"),
+    (["run", "MODEL", "hi", "--temp", "nan"], "--temp"),
+    (["verify", "MODEL", "--source", ""], "--source has an empty value"),
     (["run", "MODEL", "hi", "-n"], "-n"),
     (["run", "MODEL", "-n", "hi"], "hi"),
     (["run", "MODEL", "hi", "-n", "-3"], "-3"),
@@ -617,6 +628,17 @@ class Usage(BadInputTest):
             with self.subTest(arguments):
                 self.refuse(arguments, word, code=2)
         self.assertFalse(os.path.exists("b"))
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
+    def test_lost_output_is_no_success(self):
+        for arguments in (["run", "-q", self.container, "ab", "-n", "2"], ["info", self.container], ["--help"]):
+            with self.subTest(arguments), open("/dev/full", "wb") as full:
+                ended = subprocess.run([self.binary, *arguments], stdout=full, stderr=subprocess.PIPE)
+                self.assertNotEqual(ended.returncode, 0)
+                self.assertIn(b"waste: stdout: cannot be written", ended.stderr)
+
+    def test_a_prompt_past_the_context_is_refused_before_it_is_read(self):
+        self.refuse(["run", "-q", self.container, "a b c d e f g", "--ctx", "3"], "the context is 3")
 
     def test_options_may_stand_anywhere(self):
         expected, _ = self.succeed("run", "-q", self.container, "ab", "-n", "3", "--temp", "0")
