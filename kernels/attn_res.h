@@ -16,8 +16,10 @@ namespace waste::kernels {
 
 inline constexpr int64_t kMaxAttnResCandidates = 64;
 
-/// candidates: `count` pointers to [hidden_size], 1 <= count <= kMaxAttnResCandidates.
-void attn_res_mix(const float* const* candidates, int64_t count, const float* mix_weight, float eps,
-                  int64_t hidden_size, float* out);
+struct AttnResKernels {
+    /// candidates: `count` pointers to [hidden_size], 1 <= count <= kMaxAttnResCandidates.
+    void (*mix)(const float* const* candidates, int64_t count, const float* mix_weight, float eps,
+                int64_t hidden_size, float* out);
+};
 
 }  // namespace waste::kernels

@@ -1,18 +1,30 @@
-// Depthwise causal short convolution, one token, followed by SiLU.
+// Depthwise causal short convolution followed by SiLU, any number of tokens of one sequence.
 //
-//   y[c] = silu( sum_{j<taps} w[c][j] * x_{t-taps+1+j}[c] )      the last tap multiplies the newest input
+//   y[t][c] = silu( sum_{j<taps} w[c][j] * x[t-taps+1+j][c] )      the last tap multiplies the newest input
 //
-// The inputs before this token live in a ring of taps - 1 rows; row `oldest` is the oldest and is replaced by
-// x, so that nothing moves. Inputs before the sequence are zero. No bias.
+// The inputs before the first token live in a ring of taps - 1 rows, row position % (taps - 1) being the
+// oldest, which each token's input replaces, so that nothing moves. Inputs before the sequence are zero. No
+// bias.
 #pragma once
 
 #include <cstdint>
 
 namespace waste::kernels {
 
-/// x, y [channels]; weight [channels][taps]; ring [taps - 1][channels]. The caller advances `oldest` by one
-/// modulo taps - 1 after the call. Range: channels [begin, end). y may alias x.
-void short_conv_step(const float* x, const float* weight, int64_t taps, int64_t oldest, int64_t channels,
-                     int64_t begin, int64_t end, float* ring, float* y);
+struct ConvCall {
+    const float* weight;  ///< [channels][taps]
+    float* ring;          ///< [taps - 1][ring_stride], in and out
+    int64_t ring_stride;
+    int64_t taps;      ///< at least 2
+    int64_t channels;  ///< weight and ring begin at the first of these
+    int64_t position;  ///< of the first token, from 0
+    int64_t tokens;
+};
+
+struct ConvKernels {
+    /// x [tokens][x_stride], y [tokens][y_stride], of which the first `channels` are read and written. y may
+    /// alias x with the same stride.
+    void (*short_conv)(const ConvCall& call, const float* x, int64_t x_stride, float* y, int64_t y_stride);
+};
 
 }  // namespace waste::kernels

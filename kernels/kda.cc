@@ -1,8 +1,6 @@
 #include "kernels/kda.h"
 
-#include <cmath>
-
-#include "kernels/activation.h"
+#include "kernels/kernel_set.h"
 #include "kernels/variants.h"
 
 namespace waste::kernels {
@@ -18,9 +16,12 @@ constexpr KdaStepVariant kVariants[] = {
 #endif
 };
 
-/// log(1 + e^x); from 20 on it is x to the last bit of f32.
-float softplus(float x) {
-    return x > 20.0f ? x : std::log1p(std::exp(x));
+void activate_gate(const KernelSet& kernels, const KdaCall& call, const float* raw, float* decay) {
+    if (call.gate_form == KdaGate::bounded) {
+        kernels.kda_gate->bounded(raw, call.dt_bias, call.a_log, call.lower_bound, call.key_dim, decay);
+    } else {
+        kernels.kda_gate->softplus(raw, call.dt_bias, call.a_log, call.key_dim, decay);
+    }
 }
 
 }  // namespace
@@ -29,15 +30,32 @@ std::span<const KdaStepVariant> kda_step_variants() {
     return kVariants;
 }
 
-void kda_decay_bounded(const float* raw, const float* dt_bias, float a_log, float lower_bound, int64_t n,
-                       float* decay) {
-    const float a = std::exp(a_log);
-    for (int64_t i = 0; i < n; ++i) decay[i] = std::exp(lower_bound * sigmoid(a * (raw[i] + dt_bias[i])));
+int64_t kda_scratch_floats(int64_t key_dim, int64_t) {
+    return key_dim;
 }
 
-void kda_decay_softplus(const float* raw, const float* dt_bias, float a_log, int64_t n, float* decay) {
-    const float a = std::exp(a_log);
-    for (int64_t i = 0; i < n; ++i) decay[i] = std::exp(-a * softplus(raw[i] + dt_bias[i]));
+void kda_run(const KernelSet& kernels, const KdaCall& call, float* scratch) {
+    for (const KdaSequence& sequence : call.sequences) {
+        float* state = call.states + sequence.slot * call.slot_stride;
+        for (int64_t i = 0; i < sequence.tokens; ++i) {
+            const int64_t row = sequence.first_token + i;
+            const float* decay = call.gate + row * call.stride;
+            if (call.gate_form != KdaGate::decay) {
+                activate_gate(kernels, call, decay, scratch);
+                decay = scratch;
+            }
+            float beta = call.beta[row * call.beta_stride];
+            if (call.beta_is_logit) kernels.activation->sigmoid(&beta, 1, &beta);
+            const KdaHead head{call.q + row * call.stride,
+                               call.k + row * call.stride,
+                               call.v + row * call.stride,
+                               decay,
+                               beta,
+                               call.key_dim,
+                               call.value_dim};
+            kernels.kda_step(head, state, call.out + row * call.out_stride);
+        }
+    }
 }
 
 }  // namespace waste::kernels

@@ -1,4 +1,4 @@
-// Kimi Delta Attention, recurrent form, one head and one token.
+// Kimi Delta Attention, one head.
 //
 //   S' = diag(decay) S                              row i (key index) times decay[i]
 //   u  = beta (v - S'^T k)                          the delta against the decayed state
@@ -8,16 +8,10 @@
 // Source: Kimi Linear, arXiv 2510.26692, equation 1 with the fine-grained decay; fla ops/kda/naive.py
 // (naive_recurrent_kda), read 2026-11.
 //
-// Shapes:   state S [K][V] f32, row-major by key; q, k, decay [K]; v, out [V].
-//           k is L2-normalized, q is L2-normalized and scaled by K^-0.5, decay = exp(g) in [0, 1], beta in
-//           (0, 1).
-// In-out:   state. `out` may alias v, nothing else may alias.
-// Numerics: f32. Per value column: s' = decay[i] * s; pk = fma(k[i], s', pk); pq = fma(q[i], s', pq) in
-//           ascending i from zero; kq = fma(k[i], q[i], kq) likewise; u = beta * (v - pk);
-//           s = fma(k[i], u, s'); o = fma(kq, u, pq). Binding, so every tier gives the same bits.
-// Cost:     6 K V flop; the state is read twice (the second time from cache) and written once: 8 K V bytes of
-//           memory traffic, which is the floor.
-// Range:    heads are independent; callers split over heads.
+// kda_run() takes any number of sequences of any lengths, each with a state of its own. Tokens whose absolute
+// positions fill a chunk [64 n, 64 n + 64) are computed by the chunk kernel, all others one by one by the step
+// kernel; so results depend on where calls begin and end only through which chunks they fill, and the two
+// kernels agree within rounding, not bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +21,11 @@
 
 namespace waste::kernels {
 
+/// Tokens of an aligned chunk.
+inline constexpr int64_t kKdaChunk = 64;
+
+/// One token. Shapes: q, k, decay [K]; v [V]. k is L2-normalized, q is L2-normalized and scaled by K^-0.5,
+/// decay in [0, 1], beta in (0, 1).
 struct KdaHead {
     const float* q;
     const float* k;
@@ -37,6 +36,12 @@ struct KdaHead {
     int64_t value_dim;
 };
 
+/// state S [K][V], row-major by key, in and out; out [V] may alias v, nothing else may alias.
+/// Numerics: f32. Per value column: s' = decay[i] * s; pk = fma(k[i], s', pk); pq = fma(q[i], s', pq) in
+///           ascending i from zero; kq = fma(k[i], q[i], kq) likewise; u = beta * (v - pk);
+///           s = fma(k[i], u, s'); o = fma(kq, u, pq). Binding, so every tier gives the same bits.
+/// Cost:     6 K V flop; the state is read twice (the second time from cache) and written once: 8 K V bytes of
+///           memory traffic, which is the floor.
 using KdaStep = void (*)(const KdaHead& head, float* state, float* out);
 
 struct KdaStepVariant {
@@ -45,12 +50,55 @@ struct KdaStepVariant {
 };
 std::span<const KdaStepVariant> kda_step_variants();
 
-/// Decay exponents of one head: decay[i] = exp(g[i]), z[i] = raw[i] + dt_bias[i], a = exp(a_log).
-///   bounded (K3):               g = lower_bound * sigmoid(a z)
-///   unbounded (Kimi-Linear):    g = -a * softplus(z)
-/// g <= 0 always, so decay never overflows; it may underflow to 0 in the unbounded form.
-void kda_decay_bounded(const float* raw, const float* dt_bias, float a_log, float lower_bound, int64_t n,
-                       float* decay);
-void kda_decay_softplus(const float* raw, const float* dt_bias, float a_log, int64_t n, float* decay);
+struct KdaGateKernels {
+    /// Decay of one head and token: decay[i] = exp(g[i]), z[i] = raw[i] + dt_bias[i], a = exp(a_log).
+    ///   bounded (K3):               g = lower_bound * sigmoid(a z)
+    ///   softplus (Kimi-Linear):     g = -a * softplus(z)
+    /// g <= 0 always, so decay never overflows; it may underflow to 0 in the softplus form.
+    void (*bounded)(const float* raw, const float* dt_bias, float a_log, float lower_bound, int64_t n,
+                    float* decay);
+    void (*softplus)(const float* raw, const float* dt_bias, float a_log, int64_t n, float* decay);
+};
+
+/// How the gate comes: as decay already, or raw, to be activated by one of the two formulas.
+enum class KdaGate : uint8_t { decay, bounded, softplus };
+
+struct KdaSequence {
+    int64_t first_token;  ///< row of q, k, v, gate, beta and out
+    int64_t tokens;       ///< 0 is allowed
+    int64_t position;     ///< of the first of them in its sequence
+    int64_t slot;         ///< whose state it is
+};
+
+/// One head of a batch. All rows are [tokens][stride]; pointers stand at the head's first column.
+struct KdaCall {
+    int64_t key_dim;
+    int64_t value_dim;
+    const float* q;
+    const float* k;
+    const float* v;
+    const float* gate;
+    int64_t stride;  ///< of q, k, v and gate
+    const float* beta;
+    int64_t beta_stride;
+    bool beta_is_logit;  ///< sigmoid is applied
+    KdaGate gate_form;
+    const float* dt_bias;  ///< [K]; with a_log for a raw gate
+    float a_log;
+    float lower_bound;  ///< for KdaGate::bounded
+    float* states;      ///< [slots][slot_stride]: this head's state is the first K V floats of its slot
+    int64_t slot_stride;
+    std::span<const KdaSequence> sequences;
+    float* out;
+    int64_t out_stride;
+};
+
+struct KernelSet;
+
+/// Scratch of kda_run in floats.
+int64_t kda_scratch_floats(int64_t key_dim, int64_t value_dim);
+
+/// Range: heads are independent; callers split over heads.
+void kda_run(const KernelSet& kernels, const KdaCall& call, float* scratch);
 
 }  // namespace waste::kernels

@@ -3,20 +3,32 @@
 
 #include <array>
 
+#include "kernels/activation.h"
+#include "kernels/attn_res.h"
+#include "kernels/conv.h"
 #include "kernels/kda.h"
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
+#include "kernels/mla.h"
+#include "kernels/norm.h"
+#include "kernels/quantize.h"
 
 namespace waste::kernels {
 
 struct KernelSet {
     Tier tier;
-    std::array<MatvecF32, kFormatCount> matvec_f32;    ///< indexed by Format
-    std::array<MatvecInt8, kFormatCount> matvec_int8;  ///< null where format_info().int8_kernel is false
+    std::array<MatmulF32, kFormatCount> matmul_f32;    ///< indexed by Format
+    std::array<MatmulInt8, kFormatCount> matmul_int8;  ///< null where format_info().int8_kernel is false
     KdaStep kda_step;
+    const ActivationKernels* activation;
+    const AttnResKernels* attn_res;
+    const ConvKernels* conv;
+    const KdaGateKernels* kda_gate;
+    const MlaKernels* mla;
+    const NormKernels* norm;
+    const QuantizeKernels* quantize;
 };
 
-/// The variants of `tier`, which must be supported; an operation without a row in that tier gets its scalar
-/// one.
+/// The variants of `tier`, which must be supported; where it has none of its own, those of its base tier.
 KernelSet kernels_for(Tier tier);
 
 }  // namespace waste::kernels

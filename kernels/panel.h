@@ -26,6 +26,7 @@ inline constexpr int64_t kPanelRows = 16;
 inline constexpr int64_t kBlockCols = 128;
 /// Columns that share one activation scale in the integer kernels, and one weight scale in q4 and mxfp4.
 inline constexpr int64_t kGroupCols = 32;
+inline constexpr int64_t kBlockGroups = kBlockCols / kGroupCols;
 
 enum class Format : uint8_t { f32, bf16, q8, q4, mxfp4 };
 inline constexpr int kFormatCount = 5;

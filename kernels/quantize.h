@@ -6,13 +6,18 @@
 
 #include <cstdint>
 
+#include "kernels/panel.h"
+
 namespace waste::kernels {
 
 inline constexpr int64_t padded_cols(int64_t cols) {
-    return (cols + 127) / 128 * 128;
+    return (cols + kBlockCols - 1) / kBlockCols * kBlockCols;
 }
 
-/// codes [padded_cols], scales and sums [padded_cols / 32]; see Int8Vector in matvec.h.
-void quantize_int8(const float* x, int64_t cols, int8_t* codes, float* scales, int32_t* sums);
+struct QuantizeKernels {
+    /// One vector x [cols] as token 0 of an Int8Tokens (matmul.h) whose memory holds `stride` vectors; the
+    /// caller offsets the pointers for the others. Columns from cols to padded_cols are written as zeros.
+    void (*int8)(const float* x, int64_t cols, int64_t stride, int8_t* codes, float* scales, int32_t* sums);
+};
 
 }  // namespace waste::kernels

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/activation.h"
-
 namespace waste::kernels {
 namespace {
 
@@ -36,14 +34,10 @@ float select_top(const float* choice, int64_t experts, int64_t top_k, int32_t* i
 
 }  // namespace
 
-float route(const RouterRule& rule, const float* logits, const float* bias, float* scratch, int32_t* ids,
+float route(const RouterRule& rule, const float* score, const float* bias, float* scratch, int32_t* ids,
             float* weights) {
-    float* score = scratch;
-    float* choice = scratch + rule.experts;
-    for (int64_t e = 0; e < rule.experts; ++e) {
-        score[e] = sigmoid(logits[e]);
-        choice[e] = score[e] + bias[e];
-    }
+    float* choice = scratch;
+    for (int64_t e = 0; e < rule.experts; ++e) choice[e] = score[e] + bias[e];
     const float runner_up = select_top(choice, rule.experts, rule.top_k, ids);
 
     float sum = 0.0f;

@@ -2,7 +2,11 @@
 
 #include <array>
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -12,47 +16,62 @@ namespace {
 
 struct TierName {
     Tier tier;
+    Tier base;
     std::string_view name;
 };
 
 /// Slowest first.
-constexpr std::array<TierName, 4> kTiers{
-    {{Tier::scalar, "scalar"}, {Tier::avx2, "avx2"}, {Tier::avx512, "avx512"}, {Tier::neon, "neon"}}};
+constexpr std::array<TierName, 7> kTiers{{{Tier::scalar, Tier::scalar, "scalar"},
+                                          {Tier::avx2, Tier::scalar, "avx2"},
+                                          {Tier::avxvnni, Tier::avx2, "avxvnni"},
+                                          {Tier::avx512, Tier::avx2, "avx512"},
+                                          {Tier::amx, Tier::avx512, "amx"},
+                                          {Tier::neon, Tier::scalar, "neon"},
+                                          {Tier::i8mm, Tier::neon, "i8mm"}}};
 
-// The builtin also asks the operating system whether it saves the wide registers.
 #if defined(__x86_64__)
+// The builtin also asks the operating system whether it saves the wide registers.
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
            __builtin_cpu_supports("bmi2");
 }
+
+/// CPUID leaf 7 has the features that GCC 12's and Clang 14's builtin do not all know by name.
+bool has_leaf7(unsigned subleaf, unsigned eax_bits, unsigned edx_bits) {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx) == 0) return false;
+    return (eax & eax_bits) == eax_bits && (edx & edx_bits) == edx_bits;
+}
+
+bool has_avxvnni() {
+    constexpr unsigned kAvxVnni = 1u << 4;
+    return has_avx2() && has_leaf7(1, kAvxVnni, 0);
+}
+
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni") &&
-           __builtin_cpu_supports("avx512vbmi");
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni");
 }
-bool has_neon() {
-    return false;
+
+/// Linux gives a process the tile registers only when it asks.
+bool may_use_tiles() {
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool has_amx() {
+    constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+    static const bool kHas = has_avx512() && has_leaf7(0, 0, kAmxTile | kAmxInt8) && may_use_tiles();
+    return kHas;
 }
 #elif defined(__aarch64__)
-bool has_avx2() {
-    return false;
-}
-bool has_avx512() {
-    return false;
-}
 bool has_neon() {
     return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 }
-#else
-bool has_avx2() {
-    return false;
-}
-bool has_avx512() {
-    return false;
-}
-bool has_neon() {
-    return false;
+bool has_i8mm() {
+    return has_neon() && (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;
 }
 #endif
 
@@ -72,18 +91,35 @@ std::optional<Tier> tier_from_name(std::string_view name) {
     return std::nullopt;
 }
 
+Tier base_tier(Tier tier) {
+    for (const TierName& entry : kTiers) {
+        if (entry.tier == tier) return entry.base;
+    }
+    return Tier::scalar;
+}
+
 bool tier_supported(Tier tier) {
     switch (tier) {
         case Tier::scalar:
             return true;
+#if defined(__x86_64__)
         case Tier::avx2:
             return has_avx2();
+        case Tier::avxvnni:
+            return has_avxvnni();
         case Tier::avx512:
             return has_avx512();
+        case Tier::amx:
+            return has_amx();
+#elif defined(__aarch64__)
         case Tier::neon:
             return has_neon();
+        case Tier::i8mm:
+            return has_i8mm();
+#endif
+        default:
+            return false;
     }
-    return false;
 }
 
 std::vector<Tier> supported_tiers() {

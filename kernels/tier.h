@@ -3,8 +3,11 @@
 //
 //   scalar   any CPU; the readable definition of each operation
 //   avx2     x86-64-v3 (AVX2, FMA)
-//   avx512   x86-64-v4 with VNNI and VBMI (Ice Lake, Zen 4 and newer)
+//   avxvnni  the same with AVX-VNNI (Alder Lake and newer, where AVX-512 is missing)
+//   avx512   x86-64-v4 with VNNI (Cascade Lake, Zen 4 and newer)
+//   amx      the same with AMX-INT8 tiles (Sapphire Rapids and newer)
 //   neon     Armv8.2 with the dot-product extension
+//   i8mm     the same with the int8 matrix-multiply extension
 #pragma once
 
 #include <optional>
@@ -13,10 +16,13 @@
 
 namespace waste::kernels {
 
-enum class Tier { scalar, avx2, avx512, neon };
+enum class Tier { scalar, avx2, avxvnni, avx512, amx, neon, i8mm };
 
 std::string_view tier_name(Tier tier);
 std::optional<Tier> tier_from_name(std::string_view name);
+
+/// The tier whose variants stand in where `tier` has none of its own; scalar is its own.
+Tier base_tier(Tier tier);
 
 /// True where this CPU and operating system can run the tier's code.
 bool tier_supported(Tier tier);

@@ -5,10 +5,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "kernels/activation.h"
+#include "kernels/attn_res.h"
+#include "kernels/conv.h"
 #include "kernels/kda.h"
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
+#include "kernels/mla.h"
+#include "kernels/norm.h"
 #include "kernels/panel.h"
+#include "kernels/quantize.h"
 
 namespace waste::kernels {
 
@@ -28,26 +35,67 @@ inline constexpr int64_t kNibbleGroupBytes = kGroupCols * kPanelRows / 2;
 /// Formats with integer kernels.
 inline constexpr int kInt8FormatCount = 3;
 
-// A tier's rows of each table, one a format.
+/// What kernels/portable has, compiled for one tier.
+struct PortableKernels {
+    Tier tier;
+    const ActivationKernels* activation;
+    const AttnResKernels* attn_res;
+    const ConvKernels* conv;
+    const KdaGateKernels* kda_gate;
+    const MlaKernels* mla;
+    const NormKernels* norm;
+    const QuantizeKernels* quantize;
+};
+std::span<const PortableKernels> portable_kernels();
+
+// A tier's rows of each table, one a format; its single kernels; and its compilation of kernels/portable.
 namespace scalar {
-extern const MatvecF32Variant kMatvecF32[kFormatCount];
-extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
+extern const MatmulF32Variant kMatmulF32[kFormatCount];
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+extern const ActivationKernels kActivation;
+extern const AttnResKernels kAttnRes;
+extern const ConvKernels kConv;
+extern const KdaGateKernels kKdaGate;
+extern const MlaKernels kMla;
+extern const NormKernels kNorm;
+extern const QuantizeKernels kQuantize;
 }  // namespace scalar
 namespace avx2 {
-extern const MatvecF32Variant kMatvecF32[kFormatCount];
-extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
+extern const MatmulF32Variant kMatmulF32[kFormatCount];
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+extern const ActivationKernels kActivation;
+extern const AttnResKernels kAttnRes;
+extern const ConvKernels kConv;
+extern const KdaGateKernels kKdaGate;
+extern const MlaKernels kMla;
+extern const NormKernels kNorm;
+extern const QuantizeKernels kQuantize;
 }  // namespace avx2
 namespace avx512 {
-extern const MatvecF32Variant kMatvecF32[kFormatCount];
-extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
+extern const MatmulF32Variant kMatmulF32[kFormatCount];
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+extern const ActivationKernels kActivation;
+extern const AttnResKernels kAttnRes;
+extern const ConvKernels kConv;
+extern const KdaGateKernels kKdaGate;
+extern const MlaKernels kMla;
+extern const NormKernels kNorm;
+extern const QuantizeKernels kQuantize;
 }  // namespace avx512
 namespace neon {
-extern const MatvecF32Variant kMatvecF32[kFormatCount];
-extern const MatvecInt8Variant kMatvecInt8[kInt8FormatCount];
+extern const MatmulF32Variant kMatmulF32[kFormatCount];
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+extern const ActivationKernels kActivation;
+extern const AttnResKernels kAttnRes;
+extern const ConvKernels kConv;
+extern const KdaGateKernels kKdaGate;
+extern const MlaKernels kMla;
+extern const NormKernels kNorm;
+extern const QuantizeKernels kQuantize;
 }  // namespace neon
 
 }  // namespace waste::kernels

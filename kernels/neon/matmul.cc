@@ -1,4 +1,4 @@
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 
 #include <arm_neon.h>
 
@@ -187,7 +187,7 @@ void store_rows(const float32x4_t (&total)[kParts], int64_t rows, float* y) {
 }
 
 template <typename Block>
-void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
     const int64_t full_blocks = w.cols / kBlockCols;
     const int64_t blocks = (w.cols + kBlockCols - 1) / kBlockCols;
     // The last block may reach past x.
@@ -212,7 +212,7 @@ void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel
 }
 
 template <typename Block>
-void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y) {
     const int64_t blocks = (w.cols + kBlockCols - 1) / kBlockCols;
     const std::byte* block = w.data + panel_begin * blocks * Block::kBytes;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
@@ -220,7 +220,7 @@ void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t
         for (float32x4_t& part : total) part = vdupq_n_f32(0.0f);
         for (int64_t b = 0; b < blocks; ++b, block += Block::kBytes) {
             for (int64_t g = 0; g < 4; ++g) {
-                const int64_t group = b * 4 + g;
+                const int64_t group = b * x.stride * 4 + g;
                 const float activation_scale = Block::kScaleFactor * x.scales[group];
                 for (int part = 0; part < kParts; ++part) {
                     const int32x4_t dot = Block::dot(block, g, part, x.codes + group * kGroupCols);
@@ -233,15 +233,31 @@ void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t
     }
 }
 
+template <typename Block>
+void run_f32(const Panels& w, const float* x, int64_t x_stride, int64_t tokens, int64_t panel_begin,
+             int64_t panel_end, float* y, int64_t y_stride) {
+    for (int64_t t = 0; t < tokens; ++t) {
+        one_f32<Block>(w, x + t * x_stride, panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
+template <typename Block>
+void run_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y,
+              int64_t y_stride) {
+    for (int64_t t = 0; t < x.tokens; ++t) {
+        one_int8<Block>(w, x.part(t, 1), panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
 }  // namespace
 
-const MatvecF32Variant kMatvecF32[] = {
+const MatmulF32Variant kMatmulF32[] = {
     {Tier::neon, Format::f32, run_f32<F32Block>},     {Tier::neon, Format::bf16, run_f32<Bf16Block>},
     {Tier::neon, Format::q8, run_f32<Q8Block>},       {Tier::neon, Format::q4, run_f32<Q4Block>},
     {Tier::neon, Format::mxfp4, run_f32<Mxfp4Block>},
 };
 
-const MatvecInt8Variant kMatvecInt8[] = {
+const MatmulInt8Variant kMatmulInt8[] = {
     {Tier::neon, Format::q8, run_int8<Q8Block>},
     {Tier::neon, Format::q4, run_int8<Q4Block>},
     {Tier::neon, Format::mxfp4, run_int8<Mxfp4Block>},

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 
-namespace waste::kernels {
+#include "kernels/variants.h"
+
+namespace waste::kernels::WASTE_TIER {
 namespace {
 
 float score_of(const float* candidate, const float* mix_weight, float eps, int64_t n) {
@@ -17,8 +19,6 @@ float score_of(const float* candidate, const float* mix_weight, float eps, int64
     }
     return static_cast<float>(product / std::sqrt(squares / static_cast<double>(n) + double{eps}));
 }
-
-}  // namespace
 
 void attn_res_mix(const float* const* candidates, int64_t count, const float* mix_weight, float eps,
                   int64_t hidden_size, float* out) {
@@ -41,4 +41,8 @@ void attn_res_mix(const float* const* candidates, int64_t count, const float* mi
     }
 }
 
-}  // namespace waste::kernels
+}  // namespace
+
+const AttnResKernels kAttnRes{attn_res_mix};
+
+}  // namespace waste::kernels::WASTE_TIER

@@ -1,4 +1,4 @@
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 
 #include <algorithm>
 #include <array>
@@ -19,24 +19,24 @@ std::array<Variant, (Rows + ...)> joined(const Variant (&... tables)[Rows]) {
 
 }  // namespace
 
-std::span<const MatvecF32Variant> matvec_f32_variants() {
+std::span<const MatmulF32Variant> matmul_f32_variants() {
 #if defined(__x86_64__)
-    static const auto kAll = joined(scalar::kMatvecF32, avx2::kMatvecF32, avx512::kMatvecF32);
+    static const auto kAll = joined(scalar::kMatmulF32, avx2::kMatmulF32, avx512::kMatmulF32);
 #elif defined(__aarch64__)
-    static const auto kAll = joined(scalar::kMatvecF32, neon::kMatvecF32);
+    static const auto kAll = joined(scalar::kMatmulF32, neon::kMatmulF32);
 #else
-    static const auto kAll = joined(scalar::kMatvecF32);
+    static const auto kAll = joined(scalar::kMatmulF32);
 #endif
     return kAll;
 }
 
-std::span<const MatvecInt8Variant> matvec_int8_variants() {
+std::span<const MatmulInt8Variant> matmul_int8_variants() {
 #if defined(__x86_64__)
-    static const auto kAll = joined(scalar::kMatvecInt8, avx2::kMatvecInt8, avx512::kMatvecInt8);
+    static const auto kAll = joined(scalar::kMatmulInt8, avx2::kMatmulInt8, avx512::kMatmulInt8);
 #elif defined(__aarch64__)
-    static const auto kAll = joined(scalar::kMatvecInt8, neon::kMatvecInt8);
+    static const auto kAll = joined(scalar::kMatmulInt8, neon::kMatmulInt8);
 #else
-    static const auto kAll = joined(scalar::kMatvecInt8);
+    static const auto kAll = joined(scalar::kMatmulInt8);
 #endif
     return kAll;
 }

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
-#include "kernels/activation.h"
+#include "kernels/variants.h"
 
-namespace waste::kernels {
+namespace waste::kernels::WASTE_TIER {
 namespace {
 
 double sum_of_squares(const float* x, int64_t n) {
@@ -18,7 +18,11 @@ double inverse_rms(const float* x, float eps, int64_t n) {
     return 1.0 / std::sqrt(sum_of_squares(x, n) / static_cast<double>(n) + double{eps});
 }
 
-}  // namespace
+float sigmoid(float x) {
+    if (x >= 0.0f) return 1.0f / (1.0f + std::exp(-x));
+    const float e = std::exp(x);
+    return e / (1.0f + e);
+}
 
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
     const double factor = inverse_rms(x, eps, n);
@@ -35,4 +39,8 @@ void l2_norm(const float* x, float scale, int64_t n, float* y) {
     for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * factor);
 }
 
-}  // namespace waste::kernels
+}  // namespace
+
+const NormKernels kNorm{rms_norm, rms_norm_gated, l2_norm};
+
+}  // namespace waste::kernels::WASTE_TIER

@@ -1,4 +1,4 @@
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 
 #include "kernels/variants.h"
 
@@ -108,21 +108,22 @@ float row_f32(const std::byte* panel, int64_t row, const float* x, int64_t cols)
 }
 
 template <typename Block>
-float row_int8(const std::byte* panel, int64_t row, const Int8Vector& x, int64_t blocks) {
+float row_int8(const std::byte* panel, int64_t row, const Int8Tokens& x, int64_t blocks) {
     float total = 0.0f;
     for (int64_t group = 0; group < blocks * 4; ++group) {
         const Block block{panel + group / 4 * Block::kBytes};
-        const int8_t* a = x.codes + group * kGroupCols;
+        const int8_t* a = x.codes + group / 4 * x.stride * kBlockCols + group % 4 * kGroupCols;
         int32_t dot = 0;
         for (int64_t c = 0; c < kGroupCols; ++c) dot += block.code(row, group % 4 * kGroupCols + c) * a[c];
-        const float scale = block.scale(row, group % 4) * (Block::kScaleFactor * x.scales[group]);
+        const float scale = block.scale(row, group % 4) *
+                            (Block::kScaleFactor * x.scales[group / 4 * x.stride * 4 + group % 4]);
         total = __builtin_fmaf(static_cast<float>(dot), scale, total);
     }
     return total;
 }
 
 template <typename Block>
-void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         const std::byte* data = w.data + panel * blocks_of(w) * Block::kBytes;
         for (int64_t row = 0; row < kPanelRows && panel * kPanelRows + row < w.rows; ++row) {
@@ -132,7 +133,7 @@ void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel
 }
 
 template <typename Block>
-void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         const std::byte* data = w.data + panel * blocks_of(w) * Block::kBytes;
         for (int64_t row = 0; row < kPanelRows && panel * kPanelRows + row < w.rows; ++row) {
@@ -141,15 +142,31 @@ void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t
     }
 }
 
+template <typename Block>
+void run_f32(const Panels& w, const float* x, int64_t x_stride, int64_t tokens, int64_t panel_begin,
+             int64_t panel_end, float* y, int64_t y_stride) {
+    for (int64_t t = 0; t < tokens; ++t) {
+        one_f32<Block>(w, x + t * x_stride, panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
+template <typename Block>
+void run_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y,
+              int64_t y_stride) {
+    for (int64_t t = 0; t < x.tokens; ++t) {
+        one_int8<Block>(w, x.part(t, 1), panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
 }  // namespace
 
-const MatvecF32Variant kMatvecF32[] = {
+const MatmulF32Variant kMatmulF32[] = {
     {Tier::scalar, Format::f32, run_f32<F32Block>},     {Tier::scalar, Format::bf16, run_f32<Bf16Block>},
     {Tier::scalar, Format::q8, run_f32<Q8Block>},       {Tier::scalar, Format::q4, run_f32<Q4Block>},
     {Tier::scalar, Format::mxfp4, run_f32<Mxfp4Block>},
 };
 
-const MatvecInt8Variant kMatvecInt8[] = {
+const MatmulInt8Variant kMatmulInt8[] = {
     {Tier::scalar, Format::q8, run_int8<Q8Block>},
     {Tier::scalar, Format::q4, run_int8<Q4Block>},
     {Tier::scalar, Format::mxfp4, run_int8<Mxfp4Block>},

@@ -1,4 +1,4 @@
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 
 #include <immintrin.h>
 
@@ -226,7 +226,7 @@ void store_rows(const __m256 (&total)[2], int64_t rows, float* y) {
 }
 
 template <typename Block>
-void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel_end, float* y) {
     const int64_t full_blocks = w.cols / kBlockCols;
     const int64_t blocks = (w.cols + kBlockCols - 1) / kBlockCols;
     // The last block may reach past x.
@@ -249,14 +249,14 @@ void run_f32(const Panels& w, const float* x, int64_t panel_begin, int64_t panel
 }
 
 template <typename Block>
-void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t panel_end, float* y) {
+void one_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y) {
     const int64_t blocks = (w.cols + kBlockCols - 1) / kBlockCols;
     const std::byte* block = w.data + panel_begin * blocks * Block::kBytes;
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
         __m256 total[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
         for (int64_t b = 0; b < blocks; ++b, block += Block::kBytes) {
             for (int64_t g = 0; g < 4; ++g) {
-                const int64_t group = b * 4 + g;
+                const int64_t group = b * x.stride * 4 + g;
                 const __m256 activation_scale = _mm256_set1_ps(Block::kScaleFactor * x.scales[group]);
                 for (int half = 0; half < 2; ++half) {
                     const __m256i dot =
@@ -270,15 +270,31 @@ void run_int8(const Panels& w, const Int8Vector& x, int64_t panel_begin, int64_t
     }
 }
 
+template <typename Block>
+void run_f32(const Panels& w, const float* x, int64_t x_stride, int64_t tokens, int64_t panel_begin,
+             int64_t panel_end, float* y, int64_t y_stride) {
+    for (int64_t t = 0; t < tokens; ++t) {
+        one_f32<Block>(w, x + t * x_stride, panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
+template <typename Block>
+void run_int8(const Panels& w, const Int8Tokens& x, int64_t panel_begin, int64_t panel_end, float* y,
+              int64_t y_stride) {
+    for (int64_t t = 0; t < x.tokens; ++t) {
+        one_int8<Block>(w, x.part(t, 1), panel_begin, panel_end, y + t * y_stride);
+    }
+}
+
 }  // namespace
 
-const MatvecF32Variant kMatvecF32[] = {
+const MatmulF32Variant kMatmulF32[] = {
     {Tier::avx2, Format::f32, run_f32<F32Block>},     {Tier::avx2, Format::bf16, run_f32<Bf16Block>},
     {Tier::avx2, Format::q8, run_f32<Q8Block>},       {Tier::avx2, Format::q4, run_f32<Q4Block>},
     {Tier::avx2, Format::mxfp4, run_f32<Mxfp4Block>},
 };
 
-const MatvecInt8Variant kMatvecInt8[] = {
+const MatmulInt8Variant kMatmulInt8[] = {
     {Tier::avx2, Format::q8, run_int8<Q8Block>},
     {Tier::avx2, Format::q4, run_int8<Q4Block>},
     {Tier::avx2, Format::mxfp4, run_int8<Mxfp4Block>},

@@ -3,9 +3,9 @@
 #include <bit>
 #include <limits>
 
-#include "kernels/panel.h"
+#include "kernels/variants.h"
 
-namespace waste::kernels {
+namespace waste::kernels::WASTE_TIER {
 namespace {
 
 constexpr uint32_t kInfinityBits = 0x7f800000u;
@@ -49,21 +49,27 @@ void quantize_group(const float* x, int8_t* codes, float* scale, int32_t* sum) {
     *sum = total;
 }
 
-}  // namespace
-
-void quantize_int8(const float* x, int64_t cols, int8_t* codes, float* scales, int32_t* sums) {
+void quantize_int8(const float* x, int64_t cols, int64_t stride, int8_t* codes, float* scales,
+                   int32_t* sums) {
     const int64_t groups = padded_cols(cols) / kGroupCols;
     for (int64_t group = 0; group < groups; ++group) {
         const int64_t begin = group * kGroupCols;
         const int64_t present = cols - begin;
+        const int64_t block = group / kBlockGroups * stride;
+        const int64_t at = block * kBlockGroups + group % kBlockGroups;
+        int8_t* out = codes + block * kBlockCols + group % kBlockGroups * kGroupCols;
         if (present >= kGroupCols) {
-            quantize_group(x + begin, codes + begin, scales + group, sums + group);
+            quantize_group(x + begin, out, scales + at, sums + at);
             continue;
         }
         float padded[kGroupCols] = {};
         for (int64_t i = 0; i < present; ++i) padded[i] = x[begin + i];
-        quantize_group(padded, codes + begin, scales + group, sums + group);
+        quantize_group(padded, out, scales + at, sums + at);
     }
 }
 
-}  // namespace waste::kernels
+}  // namespace
+
+const QuantizeKernels kQuantize{quantize_int8};
+
+}  // namespace waste::kernels::WASTE_TIER
