@@ -27,14 +27,14 @@ class Recorder : public Trace {
   public:
     explicit Recorder(int64_t layers) : routing_(static_cast<size_t>(layers)) {}
 
-    void on_vector(TracePoint point, int64_t layer, std::span<const float> values) override {
+    void on_vector(TracePoint point, int64_t layer, int64_t, std::span<const float> values) override {
         auto& kept = vectors_[static_cast<size_t>(point)];
         const auto index = point == TracePoint::final ? 0 : static_cast<size_t>(layer);
         if (kept.size() <= index) kept.resize(index + 1);
         kept[index].assign(values.begin(), values.end());
     }
 
-    void on_router(int64_t layer, std::span<const int32_t> ids, std::span<const float> weights,
+    void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float> weights,
                    float margin) override {
         Routing& r = routing_[static_cast<size_t>(layer)];
         r.ids.insert(r.ids.end(), ids.begin(), ids.end());
@@ -143,7 +143,6 @@ Result<std::vector<NamedTensor>> dump_sequence(const Model& model, Session& sess
     session.set_trace(&recorder);
     const auto fed = session.feed(ids, [&](int64_t, std::span<const float> row) {
         logits.insert(logits.end(), row.begin(), row.end());
-        return true;
     });
     session.set_trace(nullptr);
     if (!fed) return pass(fed);

@@ -69,7 +69,6 @@ Result<Perplexity> measure_perplexity(Session& session, std::span<const int32_t>
                 nll += negative_log_likelihood(logits, window[static_cast<size_t>(next)]);
                 out.scored_tokens++;
             }
-            return true;
         });
         if (!ok) return pass(ok);
         if (!std::isfinite(nll)) {

@@ -3,16 +3,30 @@
 #include <algorithm>
 
 #include "kernels/format.h"
-#include "kernels/quantize.h"
 
 namespace waste::engine {
 namespace {
 
-// Weight bytes in a task: large enough that taking one costs nothing, small enough to balance the threads.
+// What a task takes of one token's weights: large enough that taking one costs nothing, small enough to balance
+// the threads.
 constexpr int64_t kTaskBytes = 128 << 10;
+// Tokens whose arithmetic on a weight byte takes as long as reading it from memory.
+constexpr int64_t kTokensPerRead = 4;
+// Below this many elements a parallel region costs more than the quantization.
+constexpr int64_t kQuantizeAlone = 1 << 15;
 
-int64_t panels_per_task(const Matrix& w) {
-    return std::max<int64_t>(1, kTaskBytes / kernels::panel_bytes(w.format, w.panels.cols));
+/// Even where the matrix kernels take panels in pairs.
+int64_t panels_per_task(const Product& product) {
+    const Matrix& w = *product.w;
+    const int64_t tokens = product.x->tokens;
+    const int64_t cost = kernels::panel_bytes(w.format, w.panels.cols) * (1 + tokens / kTokensPerRead);
+    const int64_t panels = std::max<int64_t>(1, kTaskBytes / cost);
+    return tokens == 1 ? panels : (panels + 1) / 2 * 2;
+}
+
+/// The entry of `first` that holds `index`.
+size_t holder(const std::vector<int64_t>& first, int64_t index) {
+    return static_cast<size_t>(std::upper_bound(first.begin(), first.end(), index) - first.begin() - 1);
 }
 
 }  // namespace
@@ -20,34 +34,61 @@ int64_t panels_per_task(const Matrix& w) {
 Executor::Executor(Compute compute, kernels::Tier tier, int threads)
     : compute_(compute), kernels_(kernels::kernels_for(tier)), pool_(threads) {}
 
+void Executor::quantize(std::span<Input* const> inputs) {
+    unquantized_.clear();
+    first_vector_.clear();
+    int64_t vectors = 0, elements = 0;
+    for (Input* x : inputs) {
+        if (x->quantized) continue;
+        x->quantized = true;
+        unquantized_.push_back(x);
+        first_vector_.push_back(vectors);
+        vectors += x->tokens;
+        elements += x->tokens * x->cols;
+    }
+    const auto quantize_one = [&](const Input& x, int64_t token) {
+        const int64_t at = token * kernels::kBlockGroups;
+        kernels_.quantize->int8(x.values + token * x.stride, x.cols, x.tokens,
+                                x.codes + token * kernels::kBlockCols, x.scales + at, x.sums + at);
+    };
+    if (elements <= kQuantizeAlone) {
+        for (const Input* x : unquantized_) {
+            for (int64_t token = 0; token < x->tokens; token++) quantize_one(*x, token);
+        }
+        return;
+    }
+    pool_.run(vectors, [&](int64_t vector) {
+        const size_t index = holder(first_vector_, vector);
+        quantize_one(*unquantized_[index], vector - first_vector_[index]);
+    });
+}
+
 void Executor::multiply(std::span<const Product> products) {
     first_task_.clear();
     int64_t tasks = 0;
     for (const Product& product : products) {
         first_task_.push_back(tasks);
         const int64_t panels = kernels::panel_count(product.w->panels.rows);
-        const int64_t per_task = panels_per_task(*product.w);
+        const int64_t per_task = panels_per_task(product);
         tasks += (panels + per_task - 1) / per_task;
-        Input& x = *product.x;
-        if (uses_int8(product.w->format) && !x.quantized) {
-            kernels::quantize_int8(x.values, x.cols, x.codes, x.scales, x.sums);
-            x.quantized = true;
-        }
+        if (uses_int8(product.w->format) && !product.x->quantized) to_quantize_.push_back(product.x);
     }
+    quantize(to_quantize_);
+    to_quantize_.clear();
     pool_.run(tasks, [&](int64_t task) {
-        const auto next = std::upper_bound(first_task_.begin(), first_task_.end(), task);
-        const auto index = static_cast<size_t>(next - first_task_.begin() - 1);
+        const size_t index = holder(first_task_, task);
         const Product& product = products[index];
         const Matrix& w = *product.w;
-        const int64_t per_task = panels_per_task(w);
+        const Input& x = *product.x;
+        const int64_t per_task = panels_per_task(product);
         const int64_t begin = (task - first_task_[index]) * per_task;
         const int64_t end = std::min(begin + per_task, kernels::panel_count(w.panels.rows));
         const auto format = static_cast<size_t>(w.format);
         if (uses_int8(w.format)) {
-            const kernels::Int8Vector x{product.x->codes, product.x->scales, product.x->sums};
-            kernels_.matvec_int8[format](w.panels, x, begin, end, product.y);
+            kernels_.matmul_int8[format](w.panels, x.int8(), begin, end, product.y, product.y_stride);
         } else {
-            kernels_.matvec_f32[format](w.panels, product.x->values, begin, end, product.y);
+            kernels_.matmul_f32[format](w.panels, x.values, x.stride, x.tokens, begin, end, product.y,
+                                        product.y_stride);
         }
     });
 }

@@ -16,30 +16,37 @@ namespace waste::engine {
 /// int8: activations are quantized per group of 32 wherever the weights have an integer kernel.
 enum class Compute { f32, int8 };
 
-/// A vector about to be multiplied. The quantized form is made once, when the first product needs it.
+/// Vectors about to be multiplied. The quantized form is made once, when the first product needs it.
 struct Input {
-    const float* values = nullptr;
+    const float* values = nullptr;  ///< [tokens][stride], of which cols count
     int64_t cols = 0;
+    int64_t stride = 0;
+    int64_t tokens = 0;
     bool quantized = false;
-    // Room for the quantized form of most_cols columns; see kernels::Int8Vector.
-    int64_t most_cols = 0;
+    // Room for the quantized form of `capacity` padded elements; see kernels::Int8Tokens.
+    int64_t capacity = 0;
     int8_t* codes = nullptr;
     float* scales = nullptr;
     int32_t* sums = nullptr;
 
-    void set(const float* x, int64_t n) {
-        if (n > most_cols) std::abort();  // a workspace too small for its model: our fault, never the input's
+    void set(const float* x, int64_t columns, int64_t row_stride, int64_t rows) {
+        // A workspace too small for its model: our fault, never the input's.
+        if (kernels::padded_cols(columns) * rows > capacity) std::abort();
         values = x;
-        cols = n;
+        cols = columns;
+        stride = row_stride;
+        tokens = rows;
         quantized = false;
     }
+    kernels::Int8Tokens int8() const { return {codes, scales, sums, tokens, tokens}; }
 };
 
-/// y [w.rows] = w x
+/// y [tokens][y_stride], of which w.rows are written, = x w^T
 struct Product {
     const Matrix* w;
     Input* x;
     float* y;
+    int64_t y_stride;
 };
 
 /// Used by one thread at a time.
@@ -52,18 +59,34 @@ class Executor {
     const kernels::KernelSet& kernels() const { return kernels_; }
     ThreadPool& pool() { return pool_; }
 
+    bool uses_int8(kernels::Format format) const {
+        return compute_ == Compute::int8 && kernels_.matmul_int8[static_cast<size_t>(format)] != nullptr;
+    }
+
     /// All products in one parallel region; they may share inputs and must not share outputs.
     void multiply(std::span<const Product> products);
 
-  private:
-    bool uses_int8(kernels::Format format) const {
-        return compute_ == Compute::int8 && kernels_.matvec_int8[static_cast<size_t>(format)] != nullptr;
+    /// Makes the quantized form of each input that has none yet.
+    void quantize(std::span<Input* const> inputs);
+
+    /// Calls f(token) for each, on all threads where there are several.
+    template <typename F>
+    void each_token(int64_t tokens, const F& f) {
+        if (tokens == 1) {
+            f(0);
+        } else {
+            pool_.run(tokens, f);
+        }
     }
 
+  private:
     Compute compute_;
     kernels::KernelSet kernels_;
     ThreadPool pool_;
-    std::vector<int64_t> first_task_;  ///< of each product; grows to the largest call, then stays
+    // Grow to the largest call, then stay.
+    std::vector<int64_t> first_task_;  ///< of each product
+    std::vector<Input*> to_quantize_, unquantized_;
+    std::vector<int64_t> first_vector_;  ///< of each unquantized input
 };
 
 }  // namespace waste::engine

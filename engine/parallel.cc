@@ -27,7 +27,7 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
 ThreadPool::ThreadPool(int threads) {
     workers_.reserve(static_cast<size_t>(std::max(threads - 1, 0)));
     try {
-        for (int i = 1; i < threads; i++) workers_.emplace_back([this] { work(); });
+        for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
     } catch (const std::system_error&) {
         // The system gives no more threads; those there are do the same work.
     }
@@ -42,7 +42,7 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run_erased(int64_t tasks, Call call, const void* self) {
     if (workers_.empty() || tasks <= 1) {
-        for (int64_t i = 0; i < tasks; i++) call(self, i);
+        for (int64_t i = 0; i < tasks; i++) call(self, i, 0);
         return;
     }
     call_ = call;
@@ -52,28 +52,28 @@ void ThreadPool::run_erased(int64_t tasks, Call call, const void* self) {
     untaken_.store(tasks, std::memory_order_release);
     region_.fetch_add(1, std::memory_order_release);
     region_.notify_all();
-    take_tasks();
+    take_tasks(0);
     for (uint32_t left = unfinished_.load(std::memory_order_acquire); left != 0;) {
         left = wait_for_change(unfinished_, left);
     }
 }
 
-void ThreadPool::take_tasks() {
+void ThreadPool::take_tasks(int thread) {
     while (true) {
         // A worker that comes late may take from the next region instead: its tasks are as good.
         const int64_t left = untaken_.fetch_sub(1, std::memory_order_acq_rel);
         if (left <= 0) return;
-        call_(self_, tasks_ - left);
+        call_(self_, tasks_ - left, thread);
         if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
     }
 }
 
-void ThreadPool::work() {
+void ThreadPool::work(int thread) {
     uint32_t seen = 0;
     while (true) {
         seen = wait_for_change(region_, seen);
         if (stop_.load(std::memory_order_relaxed)) return;
-        take_tasks();
+        take_tasks(thread);
     }
 }
 

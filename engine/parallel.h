@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace waste::engine {
@@ -25,18 +26,26 @@ class ThreadPool {
 
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-    /// Calls task(i) for every i in [0, tasks) and returns when all are done.
+    /// Calls task(i), or task(i, thread), for every i in [0, tasks) and returns when all are done. `thread` is in
+    /// [0, size()), and no two tasks run with the same one at a time: for scratch memory.
     template <typename Task>
     void run(int64_t tasks, const Task& task) {
-        run_erased(
-            tasks, [](const void* self, int64_t i) { (*static_cast<const Task*>(self))(i); }, &task);
+        const auto call = [](const void* self, int64_t i, int thread) {
+            const Task& run_task = *static_cast<const Task*>(self);
+            if constexpr (std::is_invocable_v<Task, int64_t, int>) {
+                run_task(i, thread);
+            } else {
+                run_task(i);
+            }
+        };
+        run_erased(tasks, call, &task);
     }
 
   private:
-    using Call = void (*)(const void*, int64_t);
+    using Call = void (*)(const void*, int64_t, int);
     void run_erased(int64_t tasks, Call call, const void* self);
-    void take_tasks();
-    void work();
+    void take_tasks(int thread);
+    void work(int thread);
 
     std::vector<std::thread> workers_;
     // The region's, read only by who has taken one of its tasks: it cannot end before that task is done.

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "engine/state.h"
-#include "engine/workspace.h"
 
 namespace waste::engine {
 namespace {
@@ -80,17 +79,17 @@ ContainerSizes container_sizes(uint64_t trunk_bytes, std::span<const container::
     return sizes;
 }
 
-Plan plan(const ModelConfig& config, const ContainerSizes& sizes, int64_t context_length,
+Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
           std::optional<uint64_t> usable_bytes) {
     const StateBytes state = state_bytes(config);
     const uint64_t chosen_bytes = multiply(count_of(config.num_experts_per_token), sizes.record_bytes);
     Plan out{};
-    out.context_length = context_length;
+    out.context_length = shape.context_length;
     out.trunk_bytes = sizes.trunk_bytes - std::min(sizes.embedding_bytes, sizes.trunk_bytes);
     out.kda_state_bytes = count_of(state.kda);
     out.conv_ring_bytes = count_of(state.conv);
-    out.mla_latent_bytes = multiply(count_of(state.mla_per_position), count_of(context_length));
-    out.activation_bytes = count_of(Workspace::bytes(config));
+    out.mla_latent_bytes = multiply(count_of(state.mla_per_position), count_of(shape.context_length));
+    out.activation_bytes = count_of(Workspace::bytes(config, shape));
     out.least_cache_bytes = std::min(multiply(2, chosen_bytes), sizes.expert_bytes);
     for (const uint64_t bytes : {out.trunk_bytes, out.kda_state_bytes, out.conv_ring_bytes,
                                  out.mla_latent_bytes, out.activation_bytes, out.least_cache_bytes}) {

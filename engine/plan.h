@@ -1,5 +1,5 @@
-// What a model needs of a machine's memory: a pure function of its config, its sizes on the drive, a context
-// length and the memory at hand. `waste plan` prints these rows, and a session allocates exactly those that
+// What a model needs of a machine's memory: a pure function of its config, its sizes on the drive, the
+// shape of a session (context, tokens a block, threads) and the memory at hand. `waste plan` prints these rows, and a session allocates exactly those that
 // are its own (states, latents, activations).
 //
 // Weights are mapped. Nothing is copied, so "must be there" means: with less, pages are dropped and read
@@ -12,6 +12,7 @@
 
 #include "container/manifest.h"
 #include "engine/config.h"
+#include "engine/workspace.h"
 
 namespace waste::engine {
 
@@ -66,7 +67,7 @@ constexpr uint64_t safe_part(uint64_t usable_bytes) {
 }
 
 /// Sums stop at the largest number instead of wrapping: configs are untrusted.
-Plan plan(const ModelConfig& config, const ContainerSizes& sizes, int64_t context_length,
+Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
           std::optional<uint64_t> usable_bytes);
 
 }  // namespace waste::engine

@@ -1,4 +1,4 @@
-// What happens to one token: forward() is the whole model on a page.
+// What happens to a block of tokens: forward() is the whole model on a page.
 #include "engine/session.h"
 
 #include <fmt/format.h>
@@ -6,17 +6,23 @@
 #include <algorithm>
 
 #include "engine/layers/step.h"
-#include "kernels/attn_res.h"
-#include "kernels/norm.h"
 
 namespace waste::engine {
 
 Session::Session(const Model& model, SequenceState state, Workspace workspace,
-                 std::unique_ptr<Executor> executor)
+                 std::unique_ptr<Executor> executor, int64_t block_tokens)
     : model_(&model),
       state_(std::move(state)),
       workspace_(std::move(workspace)),
-      executor_(std::move(executor)) {}
+      executor_(std::move(executor)),
+      block_tokens_(block_tokens),
+      logits_(workspace_.logits) {}
+
+WorkspaceShape SessionOptions::workspace() const {
+    // No block is longer than the context; the grid of chunks must still fit.
+    const int64_t chunks = (context_length + kernels::kKdaChunk - 1) / kernels::kKdaChunk;
+    return {std::min(block_tokens, chunks * kernels::kKdaChunk), context_length, threads};
+}
 
 Result<Session> Session::create(const Model& model, const SessionOptions& options) {
     const ModelConfig& config = model.config();
@@ -28,20 +34,27 @@ Result<Session> Session::create(const Model& model, const SessionOptions& option
         return fail(ErrorKind::invalid, "threads",
                     fmt::format("must be at least 1, it is {}", options.threads));
     }
+    if (options.block_tokens < kernels::kKdaChunk || options.block_tokens > kMostBlockTokens ||
+        options.block_tokens % kernels::kKdaChunk != 0) {
+        return fail(ErrorKind::invalid, "block",
+                    fmt::format("must be a multiple of {} up to {}, it is {}", kernels::kKdaChunk,
+                                kMostBlockTokens, options.block_tokens));
+    }
     if (!kernels::tier_supported(options.tier)) {
         return fail(ErrorKind::unsupported, "tier",
                     fmt::format("this CPU cannot run '{}'", kernels::tier_name(options.tier)));
     }
     auto state = SequenceState::allocate(config, options.context_length);
     if (!state) return pass(state);
-    auto workspace = Workspace::allocate(config);
+    auto workspace = Workspace::allocate(config, options.workspace());
     if (!workspace) return pass(workspace);
     return Session(model, std::move(*state), std::move(*workspace),
-                   std::make_unique<Executor>(options.compute, options.tier, options.threads));
+                   std::make_unique<Executor>(options.compute, options.tier, options.threads),
+                   options.workspace().block_tokens);
 }
 
 std::span<const float> Session::logits() const {
-    return {workspace_.logits, static_cast<size_t>(model_->config().vocab_size)};
+    return {logits_, static_cast<size_t>(model_->config().vocab_size)};
 }
 
 void Session::clear() {
@@ -68,67 +81,95 @@ Result<void> Session::check(std::span<const int32_t> ids) const {
     return {};
 }
 
-Result<void> Session::feed(std::span<const int32_t> ids, const OnToken& on_token) {
+Result<void> Session::feed(std::span<const int32_t> ids, const OnToken& on_token, const OnBlock& on_block) {
     if (const auto ok = check(ids); !ok) return ok;
-    for (size_t i = 0; i < ids.size(); i++) {
-        const bool want_logits = on_token || i + 1 == ids.size();
-        if (const auto ok = forward(ids[i], want_logits); !ok) {
+    while (!ids.empty()) {
+        // Blocks end on the grid of chunks, so that their size does not decide which chunks are filled.
+        const int64_t on_grid = block_tokens_ - state_.position % kernels::kKdaChunk;
+        const size_t count = std::min(ids.size(), static_cast<size_t>(on_grid));
+        if (const auto ok = forward(ids.first(count), count == ids.size(), on_token); !ok) {
             broken_ = true;
             return ok;
         }
-        state_.position++;
-        if (on_token && !on_token(state_.position - 1, logits())) break;
+        state_.position += static_cast<int64_t>(count);
+        ids = ids.subspan(count);
+        if (on_block && !on_block()) break;
     }
     return {};
 }
 
-const float* Session::mix(const std::vector<float>& weight, int64_t snapshots) {
-    if (weight.empty()) return workspace_.stream;
-    const ModelConfig& c = model_->config();
-    const float* candidates[kernels::kMaxAttnResCandidates];
-    for (int64_t i = 0; i < snapshots; i++) candidates[i] = workspace_.snapshots + i * c.hidden_size;
-    candidates[snapshots] = workspace_.stream;
-    kernels::attn_res_mix(candidates, snapshots + 1, weight.data(), c.rms_norm_eps, c.hidden_size,
-                          workspace_.mixed);
-    return workspace_.mixed;
-}
-
-Result<void> Session::forward(int32_t id, bool want_logits) {
+Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, const OnToken& on_token) {
     const ModelConfig& c = model_->config();
     const ModelWeights& weights = model_->weights();
-    Workspace& w = workspace_;
-    Step step{c, model_->container(), *executor_, w, state_.position, trace_};
-
-    const std::span<float> stream(w.stream, static_cast<size_t>(c.hidden_size));
-    if (const auto ok = model_->container().read_row(weights.embedding, id, stream); !ok) return ok;
+    const auto tokens = static_cast<int64_t>(ids.size());
+    Step step{c, model_->container(), *executor_, workspace_, state_.position, tokens, trace_, profile_};
+    for (int64_t t = 0; t < tokens; t++) {
+        const Timed timed(profile_, Component::residual);
+        const std::span<float> row(workspace_.stream + t * c.hidden_size, static_cast<size_t>(c.hidden_size));
+        const int32_t id = ids[static_cast<size_t>(t)];
+        if (const auto ok = model_->container().read_row(weights.embedding, id, row); !ok) return ok;
+    }
     int64_t snapshots = 0;
     for (int64_t layer = 0; layer < c.num_hidden_layers; layer++) {
         if (const auto ok = run_layer(step, layer, snapshots); !ok) return ok;
     }
-    if (!want_logits && !trace_) return {};
-    kernels::rms_norm(mix(weights.output_mix, snapshots), weights.norm.data(), c.rms_norm_eps, c.hidden_size,
-                      w.normed);
-    if (trace_) trace_->on_vector(TracePoint::final, c.num_hidden_layers, {w.normed, stream.size()});
-    w.input.set(w.normed, c.hidden_size);
-    const Product head{&weights.lm_head, &w.input, w.logits};
-    executor_->multiply({&head, 1});
+    if (on_token) {
+        run_head(step, snapshots, 0, on_token);
+    } else if (last_block || trace_) {
+        run_head(step, snapshots, tokens - 1, nullptr);
+    }
     return {};
+}
+
+void Session::mix_and_norm(Step& step, const std::vector<float>& mix_weight, int64_t snapshots,
+                           std::span<const float> norm_weight, int64_t begin) {
+    const Timed timed(profile_, Component::residual);
+    const ModelConfig& c = step.config;
+    const int64_t hidden = c.hidden_size;
+    const kernels::KernelSet& kernels = executor_->kernels();
+    Workspace& w = workspace_;
+    executor_->each_token(step.tokens - begin, [&](int64_t i) {
+        const int64_t t = begin + i;
+        const float* input = w.stream + t * hidden;
+        if (!mix_weight.empty()) {
+            const float* candidates[kernels::kMaxAttnResCandidates];
+            for (int64_t s = 0; s < snapshots; s++) {
+                candidates[s] = w.snapshots + (s * block_tokens_ + t) * hidden;
+            }
+            candidates[snapshots] = input;
+            input = w.mixed + t * hidden;
+            kernels.attn_res->mix(candidates, snapshots + 1, mix_weight.data(), c.rms_norm_eps, hidden,
+                                  w.mixed + t * hidden);
+        }
+        kernels.norm->rms_norm(input, norm_weight.data(), c.rms_norm_eps, hidden, w.normed + t * hidden);
+    });
 }
 
 Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
     const ModelConfig& c = step.config;
     const LayerWeights& weights = model_->weights().layers[static_cast<size_t>(layer)];
     Workspace& w = step.workspace;
-    const auto hidden = static_cast<size_t>(c.hidden_size);
+    const int64_t hidden = c.hidden_size;
     const auto trace = [&](TracePoint point, const float* values) {
-        if (step.trace) step.trace->on_vector(point, layer, {values, hidden});
+        if (!step.trace) return;
+        for (int64_t t = 0; t < step.tokens; t++) {
+            step.trace->on_vector(point, layer, step.position + t,
+                                  {values + t * hidden, static_cast<size_t>(hidden)});
+        }
+    };
+    const auto add_to_stream = [&] {
+        const Timed timed(profile_, Component::residual);
+        executor_->each_token(step.tokens, [&](int64_t t) {
+            executor_->kernels().activation->add(w.sublayer + t * hidden, hidden, w.stream + t * hidden);
+        });
     };
 
-    kernels::rms_norm(mix(weights.attn_mix, snapshots), weights.input_norm.data(), c.rms_norm_eps,
-                      c.hidden_size, w.normed);
+    mix_and_norm(step, weights.attn_mix, snapshots, weights.input_norm, 0);
     // At a block's first layer the stream is banked, after it was mixed, and the sum starts anew.
     const bool new_block = c.attn_res_block_size > 0 && layer % c.attn_res_block_size == 0;
-    if (new_block) std::copy_n(w.stream, hidden, w.snapshots + snapshots++ * c.hidden_size);
+    if (new_block) {
+        std::copy_n(w.stream, step.tokens * hidden, w.snapshots + snapshots++ * block_tokens_ * hidden);
+    }
     trace(TracePoint::attn_in, w.normed);
     const auto index = static_cast<size_t>(layer);
     if (weights.kda) {
@@ -138,13 +179,12 @@ Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
     }
     trace(TracePoint::attn_out, w.sublayer);
     if (new_block) {
-        std::copy_n(w.sublayer, hidden, w.stream);
+        std::copy_n(w.sublayer, step.tokens * hidden, w.stream);
     } else {
-        for (size_t i = 0; i < hidden; i++) w.stream[i] += w.sublayer[i];
+        add_to_stream();
     }
 
-    kernels::rms_norm(mix(weights.mlp_mix, snapshots), weights.post_attention_norm.data(), c.rms_norm_eps,
-                      c.hidden_size, w.normed);
+    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0);
     trace(TracePoint::ffn_in, w.normed);
     if (weights.mlp) {
         mlp_layer(step, *weights.mlp, w.normed, w.sublayer);
@@ -152,9 +192,37 @@ Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
         return ok;
     }
     trace(TracePoint::ffn_out, w.sublayer);
-    for (size_t i = 0; i < hidden; i++) w.stream[i] += w.sublayer[i];
+    add_to_stream();
     trace(TracePoint::hidden, w.stream);
     return {};
+}
+
+void Session::run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token) {
+    const ModelConfig& c = step.config;
+    const ModelWeights& weights = model_->weights();
+    Workspace& w = workspace_;
+    mix_and_norm(step, weights.output_mix, snapshots, weights.norm, begin);
+    for (; begin < step.tokens; begin += kHeadTile) {
+        const int64_t tokens = std::min(kHeadTile, step.tokens - begin);
+        const float* normed = w.normed + begin * c.hidden_size;
+        {
+            const Timed timed(profile_, Component::head);
+            w.input.set(normed, c.hidden_size, c.hidden_size, tokens);
+            const Product head{&weights.lm_head, &w.input, w.logits, c.vocab_size};
+            executor_->multiply({&head, 1});
+        }
+        logits_ = w.logits + (tokens - 1) * c.vocab_size;
+        for (int64_t t = 0; t < tokens; t++) {
+            const int64_t position = step.position + begin + t;
+            if (trace_) {
+                trace_->on_vector(TracePoint::final, c.num_hidden_layers, position,
+                                  {normed + t * c.hidden_size, static_cast<size_t>(c.hidden_size)});
+            }
+            if (on_token) {
+                on_token(position, {w.logits + t * c.vocab_size, static_cast<size_t>(c.vocab_size)});
+            }
+        }
+    }
 }
 
 }  // namespace waste::engine

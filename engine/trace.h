@@ -15,13 +15,15 @@ enum class TracePoint {
     final,     ///< input of lm_head; layer = num_hidden_layers
 };
 
-/// Called on the thread that runs the token; spans are valid during the call only.
+/// Called on the thread that runs the block, tokens in ascending order within a layer; spans are valid during the
+/// call only. `position` is the token's in its sequence.
 class Trace {
   public:
     virtual ~Trace() = default;
-    virtual void on_vector(TracePoint point, int64_t layer, std::span<const float> values) = 0;
-    virtual void on_router(int64_t layer, std::span<const int32_t> ids, std::span<const float> weights,
-                           float margin) = 0;
+    virtual void on_vector(TracePoint point, int64_t layer, int64_t position,
+                           std::span<const float> values) = 0;
+    virtual void on_router(int64_t layer, int64_t position, std::span<const int32_t> ids,
+                           std::span<const float> weights, float margin) = 0;
 };
 
 }  // namespace waste::engine

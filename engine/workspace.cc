@@ -14,99 +14,171 @@ class Carver {
     explicit Carver(float* base) : base_(base) {}
 
     float* floats(int64_t n) {
-        const int64_t at = used_;
-        used_ += (n + 15) / 16 * 16;  // every piece starts on a cache line
+        const int64_t at = next_;
+        next_ += (n + 15) / 16 * 16;  // every piece starts on a cache line
+        used_ = std::max(used_, next_);
         return base_ ? base_ + at : nullptr;
     }
 
-    void input(Input& input, int64_t most_cols) {
-        const int64_t padded = kernels::padded_cols(most_cols);
-        input.most_cols = most_cols;
-        input.codes = reinterpret_cast<int8_t*>(floats(padded / 4));
-        input.scales = floats(padded / kernels::kGroupCols);
-        input.sums = reinterpret_cast<int32_t*>(floats(padded / kernels::kGroupCols));
+    void input(Input& input, int64_t padded_elements) {
+        const int64_t groups = padded_elements / kernels::kGroupCols;
+        input.capacity = padded_elements;
+        input.codes = reinterpret_cast<int8_t*>(floats(padded_elements / 4));
+        input.scales = floats(groups);
+        input.sums = reinterpret_cast<int32_t*>(floats(groups));
     }
+
+    /// What follows may use the memory behind `place` again.
+    int64_t place() const { return next_; }
+    void back_to(int64_t place) { next_ = place; }
 
     int64_t used() const { return used_; }
 
   private:
     float* base_;
+    int64_t next_ = 0;
     int64_t used_ = 0;
 };
 
 int64_t widest_mlp(const ModelConfig& c) {
     return std::max(c.intermediate_size, c.num_shared_experts * c.moe_intermediate_size);
 }
-
-void carve(Carver& take, const ModelConfig& c, Workspace& w) {
-    const int64_t d = c.hidden_size, width = c.kda_width(), heads = c.num_attention_heads;
-    const int64_t mixer = std::max(width, heads * c.v_head_dim), top_k = c.num_experts_per_token;
-    const int64_t expert_in = c.expert_input_size(), inner = c.moe_intermediate_size;
-    w.stream = take.floats(d);
-    w.snapshots = take.floats(c.attn_res_snapshots() * d);
-    w.mixed = take.floats(d);
-    w.normed = take.floats(d);
-    w.sublayer = take.floats(d);
-    w.q = take.floats(width);
-    w.k = take.floats(width);
-    w.v = take.floats(width);
-    w.low_rank = take.floats(2 * c.kda_head_dim);
-    w.decay = take.floats(width);
-    w.beta = take.floats(c.kda_num_heads);
-    w.gate = take.floats(mixer);
-    w.mixer_out = take.floats(mixer);
-    w.q_low_rank = take.floats(c.q_lora_rank);
-    w.mla_query = take.floats(heads * c.q_head_dim());
-    w.kv = take.floats(c.kv_lora_rank + c.qk_rope_head_dim);
-    w.query_latent = take.floats(heads * c.kv_lora_rank);
-    w.context_latent = take.floats(heads * c.kv_lora_rank);
-    w.mla_scratch = take.floats(heads * (kernels::kMlaBlock + c.kv_lora_rank));
-    w.router_logits = take.floats(c.num_experts);
-    w.router_scratch = take.floats(2 * c.num_experts);
-    w.router_weights = take.floats(top_k);
-    w.expert_input = take.floats(expert_in);
-    w.expert_gate = take.floats(top_k * inner);
-    w.expert_up = take.floats(top_k * inner);
-    w.expert_out = take.floats(top_k * expert_in);
-    w.expert_sum = take.floats(expert_in);
-    w.mlp_gate = take.floats(widest_mlp(c));
-    w.mlp_up = take.floats(widest_mlp(c));
-    w.mlp_out = take.floats(d);
-    w.logits = take.floats(c.vocab_size);
-    take.input(w.input, std::max({d, mixer, widest_mlp(c), expert_in}));
-    const int64_t several =
-        std::max({c.qk_nope_head_dim, c.kv_lora_rank, inner, c.q_lora_rank, c.kda_head_dim});
-    for (Input& input : w.inputs) take.input(input, several);
+int64_t mixer_width(const ModelConfig& c) {
+    return std::max(c.kda_width(), c.num_attention_heads * c.v_head_dim);
+}
+int64_t span_count(int64_t positions) {
+    return (positions + kernels::kMlaSpan - 1) / kernels::kMlaSpan;
 }
 
-Workspace with_lists(const ModelConfig& c) {
+void carve_mixers(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+    const int64_t t = shape.block_tokens, width = c.kda_width(), heads = c.num_attention_heads;
+    w.gate = take.floats(t * mixer_width(c));
+    w.mixer_out = take.floats(t * mixer_width(c));
+    const int64_t either = take.place();
+    w.q = take.floats(t * width);
+    w.k = take.floats(t * width);
+    w.v = take.floats(t * width);
+    w.f_low = take.floats(t * c.kda_head_dim);
+    w.g_low = take.floats(t * c.kda_head_dim);
+    w.decay = take.floats(t * width);
+    w.beta = take.floats(t * c.kda_num_heads);
+    take.back_to(either);
+    const int64_t tile = std::min(t, kMlaTile);
+    w.q_low_rank = take.floats(t * c.q_lora_rank);
+    w.mla_query = take.floats(t * heads * c.q_head_dim());
+    w.kv = take.floats(t * (c.kv_lora_rank + c.qk_rope_head_dim));
+    w.query_latent = take.floats(tile * heads * c.kv_lora_rank);
+    w.context_latent = take.floats(tile * heads * c.kv_lora_rank);
+    w.partials = std::max(tile, span_count(shape.context_length));
+    w.partial_maximum = take.floats(w.partials * heads);
+    w.partial_sum = take.floats(w.partials * heads);
+    w.partial_weighted = take.floats(w.partials * heads * c.kv_lora_rank);
+}
+
+void carve_feed_forward(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+    const int64_t t = shape.block_tokens, top_k = c.num_experts_per_token;
+    const int64_t expert_in = c.expert_input_size(), inner = c.moe_intermediate_size;
+    const int64_t tile = std::min(t, kMlpTile);
+    w.router_scores = take.floats(t * c.num_experts);
+    w.router_choice = take.floats(t * c.num_experts);
+    w.router_weights = take.floats(t * top_k);
+    w.router_margins = take.floats(t);
+    w.expert_input = take.floats(t * expert_in);
+    w.expert_gate = take.floats(top_k * inner);
+    w.expert_up = take.floats(top_k * inner);
+    w.expert_out = take.floats(t * top_k * expert_in);
+    w.expert_sum = take.floats(t * expert_in);
+    w.mlp_gate = take.floats(tile * widest_mlp(c));
+    w.mlp_up = take.floats(tile * widest_mlp(c));
+    w.mlp_out = take.floats(t * c.hidden_size);
+}
+
+void carve(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+    using kernels::padded_cols;
+    const int64_t t = shape.block_tokens, d = c.hidden_size;
+    w.stream = take.floats(t * d);
+    w.snapshots = take.floats(c.attn_res_snapshots() * t * d);
+    w.mixed = take.floats(t * d);
+    w.normed = take.floats(t * d);
+    w.sublayer = take.floats(t * d);
+    w.logits = take.floats(std::min(t, kHeadTile) * c.vocab_size);
+    take.input(w.input, std::max(t * padded_cols(std::max({d, mixer_width(c), c.expert_input_size()})),
+                                 std::min(t, kMlpTile) * padded_cols(widest_mlp(c))));
+    const int64_t narrow = std::max(padded_cols(c.q_lora_rank), padded_cols(c.kda_head_dim));
+    for (Input& input : w.low_rank) take.input(input, t * narrow);
+    const int64_t head = std::max(padded_cols(c.qk_nope_head_dim), padded_cols(c.kv_lora_rank));
+    const int64_t several = std::max(std::min(t, kMlaTile) * head, padded_cols(c.moe_intermediate_size));
+    for (Input& input : w.inputs) take.input(input, several);
+    const int64_t scratch = std::max({kernels::kda_scratch_floats(c.kda_head_dim, c.kda_head_dim),
+                                      kernels::mla_scratch_floats(c.kv_lora_rank), ExpertScratch::floats(c)});
+    for (float*& piece : w.scratch) piece = take.floats(scratch);
+    const int64_t either = take.place();
+    carve_mixers(take, c, shape, w);
+    take.back_to(either);
+    carve_feed_forward(take, c, shape, w);
+}
+
+void carve_expert(Carver& take, const ModelConfig& c, ExpertScratch& s) {
+    using kernels::padded_cols;
+    take.input(s.input, kExpertTile * padded_cols(c.expert_input_size()));
+    s.rows = take.floats(kExpertTile * c.expert_input_size());
+    s.gate = take.floats(kExpertTile * c.moe_intermediate_size);
+    s.up = take.floats(kExpertTile * c.moe_intermediate_size);
+    take.input(s.inner, kExpertTile * padded_cols(c.moe_intermediate_size));
+}
+
+/// Only what counting needs: no list is allocated for a block that may be huge.
+Workspace countable(const ModelConfig& c, const WorkspaceShape& shape) {
     Workspace w;
-    const auto top_k = static_cast<size_t>(c.num_experts_per_token);
-    const size_t several = std::max(static_cast<size_t>(c.num_attention_heads), top_k);
-    w.inputs.resize(several);
-    w.expert_matrices.resize(3 * top_k);
-    w.expert_ids.resize(top_k);
-    w.products.reserve(std::max<size_t>(2 * several, 8));
+    const int64_t several = std::max(c.num_attention_heads, c.num_experts_per_token);
+    w.inputs.resize(static_cast<size_t>(several));
+    w.scratch.resize(static_cast<size_t>(shape.threads));
     return w;
+}
+
+void allocate_lists(const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+    const auto top_k = static_cast<size_t>(c.num_experts_per_token);
+    const size_t pairs = static_cast<size_t>(shape.block_tokens) * top_k;
+    w.expert_matrices.resize(3 * top_k);
+    w.expert_ids.resize(pairs);
+    w.expert_first.resize(static_cast<size_t>(c.num_experts) + 1);
+    w.pairs.resize(pairs);
+    w.pair_row.resize(pairs);
+    // Every expert may have a last task that is not full.
+    w.expert_tasks.reserve(std::min(pairs, pairs / kExpertTile + static_cast<size_t>(c.num_experts)));
+    w.products.reserve(std::max<size_t>(2 * w.inputs.size(), 8));
 }
 
 }  // namespace
 
-int64_t Workspace::bytes(const ModelConfig& config) {
-    Workspace counted = with_lists(config);
+int64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
+    Workspace counted = countable(config, shape);
     Carver take(nullptr);
-    carve(take, config, counted);
+    carve(take, config, shape, counted);
     return take.used() * static_cast<int64_t>(sizeof(float));
 }
 
-Result<Workspace> Workspace::allocate(const ModelConfig& config) {
-    Workspace out = with_lists(config);
-    auto memory = Buffer::allocate(bytes(config) / static_cast<int64_t>(sizeof(float)), "activations");
+Result<Workspace> Workspace::allocate(const ModelConfig& config, const WorkspaceShape& shape) {
+    Workspace out = countable(config, shape);
+    auto memory = Buffer::allocate(bytes(config, shape) / static_cast<int64_t>(sizeof(float)), "activations");
     if (!memory) return pass(memory);
     out.memory_ = std::move(*memory);
     Carver take(out.memory_.data());
-    carve(take, config, out);
+    carve(take, config, shape, out);
+    allocate_lists(config, shape, out);
     return out;
+}
+
+ExpertScratch::ExpertScratch(const ModelConfig& config, float* scratch) {
+    Carver take(scratch);
+    carve_expert(take, config, *this);
+}
+
+int64_t ExpertScratch::floats(const ModelConfig& config) {
+    ExpertScratch counted(config, nullptr);
+    Carver take(nullptr);
+    carve_expert(take, config, counted);
+    return take.used();
 }
 
 }  // namespace waste::engine

@@ -38,8 +38,9 @@ Result<kernels::Tier> choose_tier(const std::string& option) {
     const char* place = !option.empty() ? "--tier" : "WASTE_TIER";
     const auto tier = kernels::tier_from_name(name);
     if (!tier) {
-        return fail(ErrorKind::invalid, place,
-                    fmt::format("'{}' is not a tier; use scalar, avx2, avx512 or neon", name));
+        return fail(
+            ErrorKind::invalid, place,
+            fmt::format("'{}' is not a tier; use scalar, avx2, avxvnni, avx512, amx, neon or i8mm", name));
     }
     if (!kernels::tier_supported(*tier)) {
         return fail(ErrorKind::unsupported, place,
@@ -60,15 +61,39 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
                     "int8: activations in 8 bits where weights are quantized; f32: exact, slower")
         ->check(CLI::IsMember({"int8", "f32"}))
         ->capture_default_str();
-    command.add_option("--tier", arguments.tier,
-                       "Instruction set: scalar, avx2, avx512, neon (default: the fastest)");
-    command.add_option("-t,--threads", arguments.threads, "Compute threads; results do not depend on it")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+    command.add_option(
+        "--tier", arguments.tier,
+        "Instruction set: scalar, avx2, avxvnni, avx512, amx, neon, i8mm (default: the fastest)");
+    add_threads_option(command, arguments.threads);
+    add_block_option(command, arguments.block_tokens);
     command
         .add_option("-c,--ctx", arguments.context_length,
                     "Most tokens of prompt and reply (default: 4096, or the prompt and 4096)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
+}
+
+void add_threads_option(CLI::App& command, int& threads) {
+    command.add_option("-t,--threads", threads, "Compute threads; results do not depend on it")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+}
+
+void add_block_option(CLI::App& command, int64_t& block_tokens) {
+    const auto legal = [](const std::string& text) {
+        int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool good = error == std::errc() && end == text.data() + text.size() &&
+                          value >= kernels::kKdaChunk && value <= engine::kMostBlockTokens &&
+                          value % kernels::kKdaChunk == 0;
+        return good ? std::string()
+                    : fmt::format("must be a multiple of {} from {} to {}", kernels::kKdaChunk,
+                                  kernels::kKdaChunk, engine::kMostBlockTokens);
+    };
+    command
+        .add_option("--block", block_tokens,
+                    "Prompt tokens computed together: more read the weights less often and take more memory")
+        ->check(legal)
+        ->capture_default_str();
 }
 
 void add_prompt_options(CLI::App& command, PromptArguments& arguments) {
@@ -108,6 +133,7 @@ Result<engine::SessionOptions> session_options(const ModelArguments& arguments, 
     options.compute = arguments.compute == "f32" ? engine::Compute::f32 : engine::Compute::int8;
     options.tier = *tier;
     options.threads = arguments.threads;
+    options.block_tokens = arguments.block_tokens;
     return options;
 }
 

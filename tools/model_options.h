@@ -18,11 +18,14 @@ struct ModelArguments {
     std::string compute = "int8";
     std::string tier;  ///< empty: WASTE_TIER, else the fastest
     int threads = engine::available_cpus();
+    int64_t block_tokens = engine::kDefaultBlockTokens;
     int64_t context_length = 0;  ///< 0: chosen by the command
 };
 
-/// Adds MODEL, --compute, --tier, --threads and --ctx.
+/// Adds MODEL, --compute, --tier, --threads, --block and --ctx.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
+void add_threads_option(CLI::App& command, int& threads);
+void add_block_option(CLI::App& command, int64_t& block_tokens);
 
 /// A prompt: an argument, a file, token ids, or else stdin.
 struct PromptArguments {

@@ -15,6 +15,7 @@
 #include "tools/command.h"
 #include "tools/describe.h"
 #include "tools/help.h"
+#include "tools/model_options.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -46,6 +47,8 @@ struct Arguments {
     std::vector<int64_t> contexts;
     std::string trunk;
     std::string experts;
+    int64_t block_tokens = engine::kDefaultBlockTokens;
+    int threads = engine::available_cpus();
     bool as_json = false;
 };
 
@@ -233,7 +236,11 @@ int plan(const Arguments& arguments) {
     const auto usable = machine ? std::optional(machine->usable_bytes) : std::nullopt;
     std::vector<Plan> plans;
     for (const int64_t length : *contexts) {
-        plans.push_back(engine::plan(model->config, model->sizes, length, usable));
+        engine::SessionOptions options;
+        options.context_length = length;
+        options.block_tokens = arguments.block_tokens;
+        options.threads = arguments.threads;
+        plans.push_back(engine::plan(model->config, model->sizes, options.workspace(), usable));
     }
     (arguments.as_json ? print_json : print_text)(arguments, *model, plans, machine);
     return kOk;
@@ -264,6 +271,8 @@ void add_plan_command(CLI::App& app, Action& action) {
         ->add_option("--experts", arguments->experts,
                      "The same for the experts; auto: mxfp4 if released so, else q4 (default: auto)")
         ->check(CLI::IsMember({"auto", "mxfp4", "q8", "q4", "bf16", "f32"}));
+    add_block_option(*command, arguments->block_tokens);
+    add_threads_option(*command, arguments->threads);
     command->add_flag("--json", arguments->as_json, "Print JSON, sizes in bytes");
     command->callback([arguments, &action] { action = [arguments] { return plan(*arguments); }; });
 }

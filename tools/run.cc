@@ -136,20 +136,19 @@ void print_json(const ReplyOutput& output, const engine::Generation& generation,
     put_out(fmt::format("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
-/// Feeds the prompt in pieces, so that Ctrl-C is heard between them: false then.
+/// Feeds the prompt; false where Ctrl-C was heard, which is after the block being computed.
 Result<bool> feed_prompt(engine::Session& session, std::span<const int32_t> ids, bool quiet) {
-    constexpr size_t kPiece = 16;
+    constexpr size_t kWorthALine = 128;
     ProgressLine progress("tokens");
-    for (size_t at = 0; at < ids.size(); at += kPiece) {
-        if (interrupted()) return false;
-        const auto piece = ids.subspan(at, std::min(kPiece, ids.size() - at));
-        if (const auto ok = session.feed(piece); !ok) return pass(ok);
-        // Short prompts need no progress line.
-        if (!quiet && ids.size() >= 8 * kPiece) {
-            progress.update(at + piece.size(), ids.size(), 0, "reading the prompt");
+    if (interrupted()) return false;
+    const auto ok = session.feed(ids, nullptr, [&] {
+        if (!quiet && ids.size() >= kWorthALine) {
+            progress.update(static_cast<uint64_t>(session.position()), ids.size(), 0, "reading the prompt");
         }
-    }
-    return true;
+        return !interrupted();
+    });
+    if (!ok) return pass(ok);
+    return session.position() == static_cast<int64_t>(ids.size()) && !interrupted();
 }
 
 double seconds_between(std::chrono::steady_clock::time_point begin,

@@ -1,27 +1,40 @@
 // The gated MLP: the dense layer and the shared experts.
+#include <algorithm>
+
 #include "engine/layers/step.h"
-#include "kernels/activation.h"
 
 namespace waste::engine {
 
-void glu(const ModelConfig& config, const float* gate, const float* up, int64_t n, float* out) {
-    if (config.hidden_act == HiddenAct::situ) {
-        kernels::situ_glu(gate, up, config.situ_beta, config.situ_linear_beta, n, out);
+void glu(const Step& step, const float* gate, const float* up, int64_t n, float* out) {
+    const ModelConfig& c = step.config;
+    const kernels::ActivationKernels& activation = *step.executor.kernels().activation;
+    if (c.hidden_act == HiddenAct::situ) {
+        activation.situ_glu(gate, up, c.situ_beta, c.situ_linear_beta, n, out);
     } else {
-        kernels::silu_glu(gate, up, n, out);
+        activation.silu_glu(gate, up, n, out);
     }
 }
 
 void mlp_layer(Step& step, const MlpWeights& weights, const float* x, float* out) {
+    const Timed timed(step.profile, Component::mlp);
+    // Elements of the activation in a task.
+    constexpr int64_t kPiece = 4096;
     Workspace& w = step.workspace;
-    const int64_t width = weights.gate_proj.panels.rows;
-    w.input.set(x, step.config.hidden_size);
-    const Product in[] = {{&weights.gate_proj, &w.input, w.mlp_gate}, {&weights.up_proj, &w.input, w.mlp_up}};
-    step.executor.multiply(in);
-    glu(step.config, w.mlp_gate, w.mlp_up, width, w.mlp_gate);
-    w.input.set(w.mlp_gate, width);
-    const Product down{&weights.down_proj, &w.input, out};
-    step.executor.multiply({&down, 1});
+    const int64_t hidden = step.config.hidden_size, width = weights.gate_proj.panels.rows;
+    for (int64_t begin = 0; begin < step.tokens; begin += kMlpTile) {
+        const int64_t tokens = std::min(kMlpTile, step.tokens - begin), elements = tokens * width;
+        w.input.set(x + begin * hidden, hidden, hidden, tokens);
+        const Product in[] = {{&weights.gate_proj, &w.input, w.mlp_gate, width},
+                              {&weights.up_proj, &w.input, w.mlp_up, width}};
+        step.executor.multiply(in);
+        step.executor.pool().run((elements + kPiece - 1) / kPiece, [&](int64_t piece) {
+            const int64_t at = piece * kPiece;
+            glu(step, w.mlp_gate + at, w.mlp_up + at, std::min(kPiece, elements - at), w.mlp_gate + at);
+        });
+        w.input.set(w.mlp_gate, width, width, tokens);
+        const Product down{&weights.down_proj, &w.input, out + begin * hidden, hidden};
+        step.executor.multiply({&down, 1});
+    }
 }
 
 }  // namespace waste::engine

@@ -3,71 +3,57 @@
 #include <algorithm>
 
 #include "engine/layers/step.h"
-#include "kernels/norm.h"
 #include "kernels/router.h"
 
 namespace waste::engine {
 namespace {
 
-void choose_experts(Step& step, const MoeWeights& weights, int64_t layer, const float* x) {
+/// The experts of every token with their weights, and the latent that they work on.
+void choose_experts(Step& step, const MoeWeights& weights, const float* x) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
-    w.input.set(x, c.hidden_size);
-    const Product logits{&weights.router, &w.input, w.router_logits};
-    step.executor.multiply({&logits, 1});
-    const kernels::RouterRule rule{c.num_experts, c.num_experts_per_token, c.moe_renormalize,
-                                   c.routed_scaling_factor};
-    const float margin = kernels::route(rule, w.router_logits, weights.bias.data(), w.router_scratch,
-                                        w.expert_ids.data(), w.router_weights);
-    if (step.trace) {
-        step.trace->on_router(layer, w.expert_ids, {w.router_weights, w.expert_ids.size()}, margin);
-    }
-}
-
-Result<void> find_experts(Step& step, const MoeWeights& weights) {
-    Workspace& w = step.workspace;
-    const kernels::Format format = step.container.manifest().banks[weights.bank].shape.format;
-    step.container.prefetch(weights.bank, w.expert_ids);
-    for (size_t i = 0; i < w.expert_ids.size(); i++) {
-        const auto view = step.container.expert(weights.bank, w.expert_ids[i]);
-        if (!view) return pass(view);
-        w.expert_matrices[3 * i] = {view->gate, format};
-        w.expert_matrices[3 * i + 1] = {view->up, format};
-        w.expert_matrices[3 * i + 2] = {view->down, format};
-    }
-    return {};
-}
-
-/// expert_sum = sum_j weight_j down_j(glu(gate_j z, up_j z)), summed in the router's order.
-void run_experts(Step& step, const float* z) {
-    const ModelConfig& c = step.config;
-    Workspace& w = step.workspace;
-    const int64_t inner = c.moe_intermediate_size, width = c.expert_input_size();
-    const size_t top_k = w.expert_ids.size();
-    w.input.set(z, width);
-    w.products.clear();
-    for (size_t j = 0; j < top_k; j++) {
-        const int64_t at = static_cast<int64_t>(j) * inner;
-        w.products.push_back({&w.expert_matrices[3 * j], &w.input, w.expert_gate + at});
-        w.products.push_back({&w.expert_matrices[3 * j + 1], &w.input, w.expert_up + at});
-    }
-    step.executor.multiply(w.products);
-    step.executor.pool().run(static_cast<int64_t>(top_k), [&](int64_t j) {
-        float* gate = w.expert_gate + j * inner;
-        glu(c, gate, w.expert_up + j * inner, inner, gate);
+    const int64_t experts = c.num_experts, top_k = c.num_experts_per_token;
+    w.input.set(x, c.hidden_size, c.hidden_size, step.tokens);
+    const Product products[] = {{&weights.router, &w.input, w.router_scores, experts},
+                                {weights.latent_down ? &*weights.latent_down : nullptr, &w.input,
+                                 w.expert_input, c.expert_input_size()}};
+    step.executor.multiply(std::span(products).first(weights.latent_down ? 2 : 1));
+    const kernels::RouterRule rule{experts, top_k, c.moe_renormalize, c.routed_scaling_factor};
+    step.executor.each_token(step.tokens, [&](int64_t t) {
+        float* scores = w.router_scores + t * experts;
+        step.executor.kernels().activation->sigmoid(scores, experts, scores);
+        w.router_margins[t] = kernels::route(rule, scores, weights.bias.data(), w.router_choice + t * experts,
+                                             w.expert_ids.data() + t * top_k, w.router_weights + t * top_k);
     });
-    w.products.clear();
-    for (size_t j = 0; j < top_k; j++) {
-        const auto i = static_cast<int64_t>(j);
-        w.inputs[j].set(w.expert_gate + i * inner, inner);
-        w.products.push_back({&w.expert_matrices[3 * j + 2], &w.inputs[j], w.expert_out + i * width});
+}
+
+void trace_router(const Step& step, int64_t layer) {
+    const Workspace& w = step.workspace;
+    const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
+    for (int64_t t = 0; t < step.tokens; t++) {
+        const size_t at = static_cast<size_t>(t) * top_k;
+        step.trace->on_router(layer, step.position + t, std::span(w.expert_ids).subspan(at, top_k),
+                              {w.router_weights + at, top_k}, w.router_margins[t]);
     }
-    step.executor.multiply(w.products);
-    std::fill_n(w.expert_sum, width, 0.0f);
-    for (size_t j = 0; j < top_k; j++) {
-        const float* y = w.expert_out + static_cast<int64_t>(j) * width;
-        for (int64_t i = 0; i < width; i++) w.expert_sum[i] += w.router_weights[j] * y[i];
-    }
+}
+
+/// expert_sum[t] = sum_j weight_j expert_out_j in the router's order, normed where the config says so.
+void sum_experts(Step& step, const MoeWeights& weights) {
+    const ModelConfig& c = step.config;
+    const kernels::KernelSet& kernels = step.executor.kernels();
+    Workspace& w = step.workspace;
+    const int64_t width = c.expert_input_size(), top_k = c.num_experts_per_token;
+    step.executor.each_token(step.tokens, [&](int64_t t) {
+        float* sum = w.expert_sum + t * width;
+        std::fill_n(sum, width, 0.0f);
+        for (int64_t pair = t * top_k; pair < (t + 1) * top_k; pair++) {
+            const float* y = w.expert_out + w.pair_row[static_cast<size_t>(pair)] * width;
+            kernels.activation->add_scaled(y, w.router_weights[pair], width, sum);
+        }
+        if (!weights.latent_norm.empty()) {
+            kernels.norm->rms_norm(sum, weights.latent_norm.data(), c.rms_norm_eps, width, sum);
+        }
+    });
 }
 
 }  // namespace
@@ -75,29 +61,31 @@ void run_experts(Step& step, const float* z) {
 Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
-    choose_experts(step, weights, layer, x);
-    if (const auto found = find_experts(step, weights); !found) return found;
-    const float* z = x;
-    if (weights.latent_down) {
-        const Product down{&*weights.latent_down, &w.input, w.expert_input};
-        step.executor.multiply({&down, 1});
-        z = w.expert_input;
+    {
+        const Timed timed(step.profile, Component::router);
+        choose_experts(step, weights, x);
     }
-    run_experts(step, z);
-    if (!weights.latent_norm.empty()) {
-        kernels::rms_norm(w.expert_sum, weights.latent_norm.data(), c.rms_norm_eps, c.expert_input_size(),
-                          w.expert_sum);
-    }
-    if (weights.latent_up) {
-        w.input.set(w.expert_sum, c.expert_input_size());
-        const Product up{&*weights.latent_up, &w.input, out};
-        step.executor.multiply({&up, 1});
-    } else {
-        std::copy_n(w.expert_sum, c.hidden_size, out);
+    if (step.trace) trace_router(step, layer);
+    {
+        const Timed timed(step.profile, Component::experts);
+        if (const auto ok = run_experts(step, weights.bank, weights.latent_down ? w.expert_input : x); !ok) {
+            return ok;
+        }
+        sum_experts(step, weights);
+        if (weights.latent_up) {
+            w.input.set(w.expert_sum, c.expert_input_size(), c.expert_input_size(), step.tokens);
+            const Product up{&*weights.latent_up, &w.input, out, c.hidden_size};
+            step.executor.multiply({&up, 1});
+        } else {
+            std::copy_n(w.expert_sum, step.tokens * c.hidden_size, out);
+        }
     }
     if (weights.shared) {
         mlp_layer(step, *weights.shared, x, w.mlp_out);
-        for (int64_t i = 0; i < c.hidden_size; i++) out[i] += w.mlp_out[i];
+        step.executor.each_token(step.tokens, [&](int64_t t) {
+            step.executor.kernels().activation->add(w.mlp_out + t * c.hidden_size, c.hidden_size,
+                                                    out + t * c.hidden_size);
+        });
     }
     return {};
 }

@@ -1,13 +1,14 @@
-// What every layer of one token needs, and the layers themselves.
+// What every layer of a block of tokens needs, and the layers themselves.
 //
-// Each computes one sub-layer from `x`, the normed stream [hidden_size], into `out` [hidden_size], in the
-// workspace's memory. Formulas: docs/model.md.
+// Each computes one sub-layer from `x`, the normed stream [tokens][hidden_size], into `out`
+// [tokens][hidden_size], in the workspace's memory. Formulas: docs/model.md.
 #pragma once
 
 #include <cstdint>
 
 #include "container/reader.h"
 #include "engine/executor.h"
+#include "engine/profile.h"
 #include "engine/state.h"
 #include "engine/trace.h"
 #include "engine/weights.h"
@@ -20,8 +21,10 @@ struct Step {
     const container::Container& container;
     Executor& executor;
     Workspace& workspace;
-    int64_t position;  ///< of the token being computed, from 0
+    int64_t position;  ///< of the block's first token, from 0
+    int64_t tokens;    ///< in the block, at least 1
     Trace* trace;      ///< may be null
+    Profile* profile;  ///< may be null
 };
 
 void kda_layer(Step& step, const KdaWeights& weights, KdaState& state, const float* x, float* out);
@@ -30,7 +33,11 @@ void mlp_layer(Step& step, const MlpWeights& weights, const float* x, float* out
 /// Fails where an expert cannot be read or is damaged.
 Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out);
 
+/// expert_out[row] = down(glu(gate z, up z)) for each pair of token and expert, in the order of `pairs`;
+/// z [tokens][expert_input_size].
+Result<void> run_experts(Step& step, size_t bank, const float* z);
+
 /// The gated activation of an MLP: out[i] = act(gate[i]) * up[i].
-void glu(const ModelConfig& config, const float* gate, const float* up, int64_t n, float* out);
+void glu(const Step& step, const float* gate, const float* up, int64_t n, float* out);
 
 }  // namespace waste::engine

@@ -80,7 +80,10 @@ PlannedModel planned(const std::string& config_text, std::optional<TrunkRecipe> 
 }
 
 Plan plan_of(const PlannedModel& model, int64_t context_length, std::optional<uint64_t> usable = {}) {
-    return plan(model.config, model.sizes, context_length, usable);
+    SessionOptions options;
+    options.context_length = context_length;
+    options.threads = 2;
+    return plan(model.config, model.sizes, options.workspace(), usable);
 }
 
 /// The least memory whose safe part holds `bytes`.
