@@ -58,6 +58,7 @@ class Executor {
     kernels::Tier tier() const { return kernels_.tier; }
     const kernels::KernelSet& kernels() const { return kernels_; }
     ThreadPool& pool() { return pool_; }
+    int threads() const { return pool_.size(); }
 
     bool uses_int8(kernels::Format format) const {
         return compute_ == Compute::int8 && kernels_.matmul_int8[static_cast<size_t>(format)] != nullptr;

@@ -15,6 +15,7 @@ inline constexpr int kInterrupted = 130;
 /// Runs the chosen command; returns its exit code.
 using Action = std::function<int()>;
 
+void add_bench_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);

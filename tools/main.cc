@@ -71,6 +71,7 @@ int run(int argc, char** argv) {
     add_tokenize_command(app, action);
     add_detokenize_command(app, action);
     add_eval_command(app, action);
+    add_bench_command(app, action);
     if (argc > 1 && argv[1][0] != '-') {
         const auto is_first_word = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
         const auto command = std::as_const(app).get_subcommands(is_first_word);

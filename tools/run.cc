@@ -14,6 +14,7 @@
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/model_options.h"
+#include "tools/profile_table.h"
 #include "tools/reply_output.h"
 #include "tools/terminal.h"
 
@@ -53,6 +54,7 @@ struct Arguments {
     bool json = false;
     bool quiet = false;
     bool verbose = false;
+    bool profile = false;
 };
 
 /// What is fed to the model, and how its answer is read.
@@ -151,6 +153,10 @@ Result<bool> feed_prompt(engine::Session& session, std::span<const int32_t> ids,
     return session.position() == static_cast<int64_t>(ids.size()) && !interrupted();
 }
 
+void print_profile(const char* what, const engine::Profile& profile, size_t tokens) {
+    put_err(fmt::format("{}:\n{}", what, profile_table(profile, static_cast<int64_t>(tokens))));
+}
+
 double seconds_between(std::chrono::steady_clock::time_point begin,
                        std::chrono::steady_clock::time_point end) {
     return std::chrono::duration<double>(end - begin).count();
@@ -162,15 +168,19 @@ int answer(const Arguments& arguments, engine::Session& session, const Prompt& p
     using Clock = std::chrono::steady_clock;
     const auto drive_before = container::drive_bytes_read();
     const auto start = Clock::now();
+    engine::Profile reading, generating;
+    if (arguments.profile) session.set_profile(&reading);
     const auto fed = feed_prompt(session, prompt.ids, arguments.quiet);
     if (!fed) return report(fed.error());
     const auto prompt_done = Clock::now();
+    if (arguments.profile) session.set_profile(&generating);
     engine::Generation generation{{}, engine::StopReason::interrupted, std::nullopt};
     if (*fed) {
         generation =
             engine::generate(session, prompt.ids, options, [&](int32_t id) { return output.push(id); });
         output.finish();
     }
+    session.set_profile(nullptr);
     Statistics statistics{static_cast<size_t>(session.position()), generation.ids.size(),
                           seconds_between(start, prompt_done), seconds_between(prompt_done, Clock::now()),
                           std::nullopt};
@@ -181,6 +191,10 @@ int answer(const Arguments& arguments, engine::Session& session, const Prompt& p
     if (!arguments.quiet)
         print_statistics(statistics, generation.reason,
                          generation.reason != engine::StopReason::stop_token && output.cut_in_reasoning());
+    if (arguments.profile) {
+        print_profile("prompt", reading, statistics.prompt_tokens);
+        print_profile("generation", generating, statistics.generated_tokens);
+    }
     if (generation.error) return report(*generation.error);
     return generation.reason == engine::StopReason::interrupted ? kInterrupted : kOk;
 }
@@ -297,6 +311,7 @@ void add_run_command(CLI::App& app, Action& action) {
     command->add_flag("--json", arguments->json, "Print one JSON object instead of streaming text");
     command->add_flag("-q,--quiet", arguments->quiet, "No statistics");
     command->add_flag("-v,--verbose", arguments->verbose, "Say what is used: tier, threads, context, seed");
+    command->add_flag("--profile", arguments->profile, "Say on stderr where the time went");
     command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

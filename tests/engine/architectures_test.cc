@@ -25,7 +25,7 @@ using engine::TrunkRecipe;
 using kernels::Format;
 using nlohmann::json;
 
-constexpr int64_t kTokens = 5;
+constexpr int64_t kTokens = kernels::kKdaChunk + 5;
 constexpr int kRandomCases = 40;
 
 struct Case {
@@ -257,7 +257,7 @@ std::vector<Case> cases() {
 }
 
 /// Logits after every token.
-std::vector<float> run(const engine::Model& model, Compute compute, int threads, bool token_by_token) {
+std::vector<float> run(const engine::Model& model, Compute compute, int threads, size_t piece) {
     SessionOptions options;
     options.context_length = kTokens;
     options.compute = compute;
@@ -269,11 +269,11 @@ std::vector<float> run(const engine::Model& model, Compute compute, int threads,
         ids.push_back(static_cast<int32_t>((3 + 7 * i) % model.config().vocab_size));
     }
     std::vector<float> out;
-    const size_t piece = token_by_token ? 1 : ids.size();
-    for (size_t at = 0; at < ids.size(); at += piece) {
-        const auto fed = session->feed(std::span(ids).subspan(at, piece), [&](int64_t, auto logits) {
+    // The first feed fills a chunk of KDA, the rest come in pieces.
+    for (size_t at = 0, size = kernels::kKdaChunk; at < ids.size(); at += size, size = piece) {
+        size = std::min(size, ids.size() - at);
+        const auto fed = session->feed(std::span(ids).subspan(at, size), [&](int64_t, auto logits) {
             out.insert(out.end(), logits.begin(), logits.end());
-            return true;
         });
         if (!fed) throw std::runtime_error(fed.error().text());
     }
@@ -294,11 +294,11 @@ class Architectures : public ::testing::TestWithParam<Case> {
         ASSERT_TRUE(model) << model.error().text();
         for (const Compute compute : {Compute::int8, Compute::f32}) {
             SCOPED_TRACE(compute == Compute::int8 ? "int8" : "f32");
-            const std::vector<float> logits = run(*model, compute, 1, false);
+            const std::vector<float> logits = run(*model, compute, 1, kTokens);
             EXPECT_EQ(logits.size(), static_cast<size_t>(kTokens * model->config().vocab_size));
             EXPECT_TRUE(std::all_of(logits.begin(), logits.end(), [](float v) { return std::isfinite(v); }));
-            EXPECT_TRUE(same_bits(run(*model, compute, 2, false), logits)) << "two threads";
-            EXPECT_TRUE(same_bits(run(*model, compute, 1, true), logits)) << "token by token";
+            EXPECT_TRUE(same_bits(run(*model, compute, 2, kTokens), logits)) << "two threads";
+            EXPECT_TRUE(same_bits(run(*model, compute, 1, 1), logits)) << "token by token";
         }
     }
 };

@@ -114,7 +114,6 @@ TEST(Demo, FullLogitRowsAreTheReferences) {
     const auto fed = session.feed(ids, [&](int64_t position, std::span<const float> logits) {
         const auto row = std::span(expected).subspan(static_cast<size_t>(position) * vocab, vocab);
         EXPECT_LE(relative_error(logits, row), 5e-5) << "position " << position;
-        return true;
     });
     ASSERT_TRUE(fed) << fed.error().text();
 }
@@ -125,7 +124,8 @@ class RoutingCheck : public engine::Trace {
     explicit RoutingCheck(json expected) : expected_(std::move(expected)) {}
 
     void on_vector(engine::TracePoint, int64_t, int64_t, std::span<const float>) override {}
-    void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float>, float) override {
+    void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float>,
+                   float) override {
         const auto row = static_cast<size_t>(layer - 1);
         std::vector<int32_t> sorted(ids.begin(), ids.end());
         std::sort(sorted.begin(), sorted.end());

@@ -173,7 +173,6 @@ TEST_F(Generate, PerplexityFollowsItsDefinition) {
             if (next < end && next >= from) {
                 sum += engine::negative_log_likelihood(logits, ids[static_cast<size_t>(next)]);
             }
-            return true;
         }));
         return sum;
     };

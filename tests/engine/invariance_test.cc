@@ -1,10 +1,12 @@
-// What must not change a single bit: thread count, tier, and how a prompt is cut into feeds.
+// What must not change a single bit: thread count, tier, block size, and how a prompt is cut into feeds where no
+// chunk of KDA is torn; and how near the result stays where one is.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "engine/session.h"
 #include "tests/support/converted.h"
+#include "tests/support/golden.h"
 
 namespace waste::test {
 namespace {
@@ -14,7 +16,8 @@ using engine::Session;
 using engine::SessionOptions;
 using kernels::Tier;
 
-constexpr int64_t kTokens = 24;
+// Four chunks of KDA and a rest.
+constexpr int64_t kTokens = 4 * kernels::kKdaChunk + 24;
 
 std::vector<int32_t> arbitrary_ids(int64_t vocab_size) {
     std::vector<int32_t> ids;
@@ -22,23 +25,27 @@ std::vector<int32_t> arbitrary_ids(int64_t vocab_size) {
     return ids;
 }
 
-/// Logits after every token, as bits.
-std::vector<uint32_t> run(const engine::Model& model, const SessionOptions& options, size_t piece) {
+/// Logits after every token; the prompt is fed in pieces of these sizes, the last of them repeated.
+std::vector<float> run(const engine::Model& model, const SessionOptions& options,
+                       std::vector<size_t> pieces = {kTokens}, size_t tokens = kTokens) {
     auto session = Session::create(model, options);
     if (!session) throw std::runtime_error(session.error().text());
     const std::vector<int32_t> ids = arbitrary_ids(model.config().vocab_size);
-    std::vector<uint32_t> bits;
-    for (size_t at = 0; at < ids.size(); at += piece) {
-        const auto part = std::span(ids).subspan(at, std::min(piece, ids.size() - at));
+    std::vector<float> out;
+    for (size_t at = 0, i = 0; at < tokens; i++) {
+        const size_t piece = std::min(pieces[std::min(i, pieces.size() - 1)], tokens - at);
+        const auto part = std::span(ids).subspan(at, piece);
         const auto fed = session->feed(part, [&](int64_t, std::span<const float> logits) {
-            const size_t begin = bits.size();
-            bits.resize(begin + logits.size());
-            std::memcpy(bits.data() + begin, logits.data(), logits.size_bytes());
-            return true;
+            out.insert(out.end(), logits.begin(), logits.end());
         });
         if (!fed) throw std::runtime_error(fed.error().text());
+        at += piece;
     }
-    return bits;
+    return out;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 struct Case {
@@ -65,24 +72,56 @@ class Invariance : public ::testing::TestWithParam<Case> {
 
 TEST_P(Invariance, ThreadCount) {
     const Tier tier = kernels::best_tier();
-    const auto one = run(converted_.model(), options(1, tier), kTokens);
+    const auto one = run(converted_.model(), options(1, tier));
     for (const int threads : {2, 3}) {
-        EXPECT_EQ(run(converted_.model(), options(threads, tier), kTokens), one) << threads << " threads";
+        EXPECT_TRUE(same_bits(run(converted_.model(), options(threads, tier)), one)) << threads << " threads";
     }
 }
 
-TEST_P(Invariance, PromptAtOnceOrTokenByToken) {
-    const auto whole = run(converted_.model(), options(2, kernels::best_tier()), kTokens);
+TEST_P(Invariance, BlockSize) {
+    SessionOptions wide = options(2, kernels::best_tier());
+    const auto one_block = run(converted_.model(), wide);
+    for (const int64_t block : {64, 128, 192}) {
+        wide.block_tokens = block;
+        EXPECT_TRUE(same_bits(run(converted_.model(), wide), one_block)) << "blocks of " << block;
+    }
+}
+
+TEST_P(Invariance, PiecesThatTearNoChunk) {
+    const SessionOptions two = options(2, kernels::best_tier());
+    const auto whole = run(converted_.model(), two);
+    EXPECT_TRUE(same_bits(run(converted_.model(), two, {64}), whole));
+    EXPECT_TRUE(same_bits(run(converted_.model(), two, {128, 128, 1}), whole));
+    EXPECT_TRUE(same_bits(run(converted_.model(), two, {192, 64, 5, 7, 12}), whole));
+    const size_t less_than_a_chunk = 63;
+    const auto at_once = run(converted_.model(), two, {less_than_a_chunk}, less_than_a_chunk);
     for (const size_t piece : {size_t{1}, size_t{7}}) {
-        EXPECT_EQ(run(converted_.model(), options(2, kernels::best_tier()), piece), whole)
+        EXPECT_TRUE(same_bits(run(converted_.model(), two, {piece}, less_than_a_chunk), at_once))
             << "pieces of " << piece;
     }
 }
 
+/// Token by token all of KDA is recurrent, at once most of it is chunked. In f32 the two stay as near as two
+/// float32 engines do; in int8 a rounding may flip a code and with it what follows, so there is no bound to hold.
+TEST_P(Invariance, TornChunksStayNear) {
+    if (GetParam().compute == Compute::int8) GTEST_SKIP() << "activation codes make int8 discontinuous";
+    const SessionOptions two = options(2, kernels::best_tier());
+    const auto whole = run(converted_.model(), two);
+    const auto vocab = static_cast<size_t>(converted_.model().config().vocab_size);
+    for (const std::vector<size_t>& pieces : {std::vector<size_t>{1}, {63}, {65}, {10, 100}}) {
+        const auto torn = run(converted_.model(), two, pieces);
+        for (size_t t = 0; t < kTokens; t++) {
+            const auto got = std::span(torn).subspan(t * vocab, vocab);
+            ASSERT_LE(relative_error(got, std::span(whole).subspan(t * vocab, vocab)), 5e-5)
+                << "position " << t << ", first piece " << pieces.front();
+        }
+    }
+}
+
 TEST_P(Invariance, Tier) {
-    const auto scalar = run(converted_.model(), options(2, Tier::scalar), kTokens);
+    const auto scalar = run(converted_.model(), options(2, Tier::scalar));
     for (const Tier tier : kernels::supported_tiers()) {
-        EXPECT_EQ(run(converted_.model(), options(2, tier), kTokens), scalar) << kernels::tier_name(tier);
+        EXPECT_TRUE(same_bits(run(converted_.model(), options(2, tier)), scalar)) << kernels::tier_name(tier);
     }
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/convert/convert.h"
 #include "engine/plan_source.h"
+#include "engine/session.h"
 #include "tests/support/temp_dir.h"
 
 namespace waste::engine {
@@ -80,7 +81,7 @@ PlannedModel planned(const std::string& config_text, std::optional<TrunkRecipe> 
 }
 
 Plan plan_of(const PlannedModel& model, int64_t context_length, std::optional<uint64_t> usable = {}) {
-    SessionOptions options;
+    engine::SessionOptions options;
     options.context_length = context_length;
     options.threads = 2;
     return plan(model.config, model.sizes, options.workspace(), usable);

@@ -1,0 +1,155 @@
+// waste bench: how fast a model runs on this machine, and how near to its limits.
+#include "engine/bench.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "tools/command.h"
+#include "tools/help.h"
+#include "tools/model_options.h"
+#include "tools/profile_table.h"
+#include "tools/terminal.h"
+
+namespace waste::tools {
+namespace {
+
+using engine::BenchResult;
+using engine::BenchRow;
+
+constexpr const char* kAbout =
+    "Measures how fast a model reads prompts and generates tokens here, next to the time that its bytes take "
+    "at\n"
+    "this machine's memory rate (measured in the same run). Token ids are arbitrary and the same each time; "
+    "the\n"
+    "hash of the last logits shows that two runs did the same work. Close other programs first.";
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  waste bench k3mini.waste\n"
+    "  waste bench kl.waste --prompt 128,2048 --decode 64 --profile\n"
+    "  waste bench kl.waste --threads 8 --json > eight.json";
+
+struct Arguments {
+    ModelArguments model;
+    engine::BenchOptions bench;
+    bool json = false;
+    bool quiet = false;
+};
+
+double milliseconds(double seconds) {
+    return 1e3 * seconds;
+}
+
+void print_row(const char* what, const BenchRow& row) {
+    const auto [least, most] = std::minmax_element(row.seconds.begin(), row.seconds.end());
+    const auto tokens = static_cast<double>(row.tokens);
+    put_out(fmt::format("{:<22} {:>9.2f} tok/s   {:>9.3f} ms/token ({:.3f} to {:.3f}, {} times)\n", what,
+                        row.tokens_per_second(), milliseconds(row.median_seconds()) / tokens,
+                        milliseconds(*least) / tokens, milliseconds(*most) / tokens, row.seconds.size()));
+    put_out(profile_table(row.profile, row.tokens * static_cast<int64_t>(row.seconds.size())));
+}
+
+void print_text(const Arguments& arguments, const engine::Session& session, const BenchResult& result) {
+    put_out(fmt::format("{}: tier {}, {} threads, {}, blocks of {}\n", printable(arguments.model.model),
+                        kernels::tier_name(session.executor().tier()), session.executor().threads(),
+                        arguments.model.compute, arguments.model.block_tokens));
+    for (const BenchRow& row : result.prompts) {
+        print_row(fmt::format("prompt of {}", row.tokens).c_str(), row);
+        const double rate = static_cast<double>(result.prompt_multiply_adds) * row.tokens_per_second();
+        put_out(fmt::format("{:<22} {:>9.1f} G multiply-adds/s in matrices\n", "", rate * 1e-9));
+    }
+    if (result.decode.tokens > 0) {
+        print_row(fmt::format("token after {}", result.decode.position).c_str(), result.decode);
+        put_out(fmt::format("{:<22} {:>9.1f} MB a token: {:.0f} % of the memory rate of {:.1f} GB/s\n", "",
+                            static_cast<double>(result.decode_bytes) * 1e-6,
+                            100 * result.decode_share_of_memory_rate(),
+                            result.memory_bytes_per_second * 1e-9));
+    }
+    put_out(fmt::format("logits {:016x}\n", result.logits_hash));
+}
+
+nlohmann::ordered_json row_json(const BenchRow& row, bool profiled) {
+    nlohmann::ordered_json json;
+    json["position"] = row.position;
+    json["tokens"] = row.tokens;
+    json["tokens_per_second"] = row.tokens_per_second();
+    json["seconds"] = row.seconds;
+    if (profiled) {
+        json["profile_ms_per_token"] =
+            profile_json(row.profile, row.tokens * static_cast<int64_t>(row.seconds.size()));
+    }
+    return json;
+}
+
+void print_json(const Arguments& arguments, const engine::Session& session, const BenchResult& result) {
+    nlohmann::ordered_json json;
+    json["model"] = printable(arguments.model.model);
+    json["tier"] = kernels::tier_name(session.executor().tier());
+    json["threads"] = session.executor().threads();
+    json["compute"] = arguments.model.compute;
+    json["block"] = arguments.model.block_tokens;
+    json["memory_bytes_per_second"] = result.memory_bytes_per_second;
+    json["prompt_multiply_adds_per_token"] = result.prompt_multiply_adds;
+    json["prompts"] = nlohmann::ordered_json::array();
+    for (const BenchRow& row : result.prompts) {
+        json["prompts"].push_back(row_json(row, arguments.bench.profile));
+    }
+    if (result.decode.tokens > 0) {
+        json["decode"] = row_json(result.decode, arguments.bench.profile);
+        json["decode"]["bytes_per_token"] = result.decode_bytes;
+        json["decode"]["share_of_memory_rate"] = result.decode_share_of_memory_rate();
+    }
+    json["logits_hash"] = fmt::format("{:016x}", result.logits_hash);
+    put_out(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+int bench(const Arguments& arguments) {
+    const auto model = engine::Model::open(arguments.model.model);
+    if (!model) return report(model.error());
+    int64_t longest = 0;
+    for (const int64_t length : arguments.bench.prompt_lengths) longest = std::max(longest, length);
+    const auto options = session_options(arguments.model, longest + arguments.bench.decode_tokens);
+    if (!options) return report(options.error());
+    auto session = engine::Session::create(*model, *options);
+    if (!session) return report(session.error());
+    catch_interrupts();
+    const bool show = !arguments.quiet && stderr_is_terminal();
+    const auto result = engine::run_bench(*model, *session, arguments.bench, [&](const std::string& what) {
+        if (show) put_err(fmt::format("\r\x1b[K{}", what));
+        return !interrupted();
+    });
+    if (show) put_err("\r\x1b[K");
+    if (!result) return report(result.error());
+    (arguments.json ? print_json : print_text)(arguments, *session, *result);
+    return kOk;
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, Action& action) {
+    auto arguments = std::make_shared<Arguments>();
+    CLI::App* command = app.add_subcommand("bench", "How fast a model runs here, and how near to the limit");
+    set_help(*command, kAbout, kFooter);
+    add_model_options(*command, arguments->model);
+    command
+        ->add_option("--prompt", arguments->bench.prompt_lengths, "Lengths of prompts, separated by commas")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 26))
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->capture_default_str()
+        ->type_name("N,...");
+    command->add_option("-n,--decode", arguments->bench.decode_tokens, "Single tokens after the last prompt")
+        ->check(CLI::Range(int64_t{0}, int64_t{1} << 26))
+        ->capture_default_str();
+    command->add_option("--repeat", arguments->bench.repeats, "Times each prompt is run; the median counts")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str();
+    command->add_flag("--profile", arguments->bench.profile, "Say where the time goes");
+    command->add_flag("--json", arguments->json, "Print JSON");
+    command->add_flag("-q,--quiet", arguments->quiet, "No progress");
+    command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+}
+
+}  // namespace waste::tools
