@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <span>
 #include <vector>
 
@@ -89,6 +90,9 @@ class Synthesis {
     Result<void> write_bank(BankEntry& bank);
     Result<void> write_records(const OutputFile& file, const BankEntry& bank,
                                std::vector<ExpertEntry>& entries);
+    /// Syncs and names a bank while the next one is being made.
+    Result<void> flush(OutputFile file);
+    Result<void> finish_flush() { return flushing_.valid() ? flushing_.get() : Result<void>{}; }
     Result<std::string> write_manifest();
 
     const SynthOptions& options_;
@@ -98,6 +102,7 @@ class Synthesis {
     ProgressMeter progress_;
     std::vector<std::byte> slab_;
     std::vector<std::vector<ExpertEntry>> tables_;  ///< as job_.layout.banks
+    std::future<Result<void>> flushing_;
 };
 
 Result<std::string> Synthesis::run() {
@@ -105,6 +110,7 @@ Result<std::string> Synthesis::run() {
     for (BankEntry& bank : job_.layout.banks) {
         if (const auto ok = write_bank(bank); !ok) return pass(ok);
     }
+    if (const auto ok = finish_flush(); !ok) return pass(ok);
     return write_manifest();
 }
 
@@ -217,8 +223,14 @@ Result<void> Synthesis::write_bank(BankEntry& bank) {
     if (const auto ok = file->write_at(bank.bytes - table.size(), table); !ok) return ok;
     bank.table_hash = container::bank_table_hash(entries);
     tables_.push_back(std::move(entries));
-    if (const auto ok = file->commit(); !ok) return ok;
+    if (const auto ok = flush(std::move(*file)); !ok) return ok;
     return progress_.advance(table.size(), bank.file);
+}
+
+Result<void> Synthesis::flush(OutputFile file) {
+    if (const auto ok = finish_flush(); !ok) return ok;
+    flushing_ = std::async([file = std::move(file)]() mutable { return file.commit(); });
+    return {};
 }
 
 Result<std::string> Synthesis::write_manifest() {
