@@ -20,29 +20,24 @@ namespace waste::tools {
 namespace {
 
 constexpr const char* kAbout =
-    "Writes a container of random weights in any shape, so that speed and memory can be measured without a "
-    "release.\n"
+    "Writes a container of random weights in any shape, to measure speed and memory without a release.\n"
     "SHAPE is a config.json, or one of these:\n"
-    "  k3mini   Kimi K3's features at hidden size 2048: 24 layers, 256 experts a layer; 10 GB\n"
-    "  klmini   Kimi-Linear's features at the same size; 10 GB\n"
-    "  demo     K3's features, 30 MB\n"
-    "The weights keep activations and logits ordinary; the text is noise. There is no tokenizer: run it with "
-    "--ids.\n"
+    "  k3mini   Kimi K3's features at hidden size 2048: 24 layers, 256 experts a layer; 10.6 GB\n"
+    "  klmini   Kimi-Linear's features at the same size; 10.6 GB\n"
+    "  demo     K3's features at hidden size 256; 25 MB\n"
+    "Activations and logits are ordinary, the text is noise. There is no tokenizer: run it with --ids.\n"
     "\n"
-    "--skew makes experts unequally popular, after Zipf: the expert of rank r is chosen by a share of the "
-    "tokens that\n"
-    "is proportional to r^-SKEW and at most 1. 0: all equally; 0.5 to 1: as in trained models that are not "
-    "balanced.\n"
-    "--unique-experts stores only N records a layer, which the experts share: the drive and the page cache "
-    "then see a\n"
-    "smaller model than the router.";
+    "--skew makes experts unequally popular, after Zipf: the r-th most popular of a layer is chosen by a\n"
+    "share of the tokens that is proportional to r^-SKEW, and at most 1. With 0 all are alike.\n"
+    "--unique-experts stores N experts a layer, which all share: the router sees the whole model, the drive\n"
+    "and the page cache a smaller one.";
 
 constexpr const char* kFooter =
     "Examples:\n"
     "  waste synth k3mini /tmp/k3mini.waste\n"
     "  waste synth klmini /tmp/kl.waste --trunk q8 --experts q4 --skew 0.8\n"
     "  waste synth ~/Kimi-K3/config.json /mnt/k3.waste --unique-experts 16   # 1/56 of the experts' bytes\n"
-    "  waste run /tmp/k3mini.waste --ids 1,2,3\n"
+    "  echo 1,2,3 | waste run /tmp/k3mini.waste --ids -\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (nothing is left behind).";
 
 constexpr uint64_t kMaxConfigBytes = 16 << 20;
