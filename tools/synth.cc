@@ -23,7 +23,7 @@ constexpr const char* kAbout =
     "Writes a container of random weights in any shape, to measure speed and memory without a release.\n"
     "SHAPE is a config.json, or one of these:\n"
     "  k3mini   Kimi K3's features at hidden size 2048: 24 layers, 256 experts a layer; 10.6 GB\n"
-    "  klmini   Kimi-Linear's features at the same size; 10.6 GB\n"
+    "  klmini   Kimi-Linear's features at the same size; 10.4 GB\n"
     "  demo     K3's features at hidden size 256; 25 MB\n"
     "Activations and logits are ordinary, the text is noise. There is no tokenizer: run it with --ids.\n"
     "\n"
