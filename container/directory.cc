@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <utility>
 
@@ -60,6 +61,17 @@ Result<void> make_directory(const std::string& path) {
         return system_failure(errno, path, "make the directory");
     }
     return sync_parent(path);
+}
+
+Result<void> remove_directory(const std::string& path) {
+    if (rmdir(path.c_str()) != 0) return system_failure(errno, path, "remove the directory");
+    return {};
+}
+
+Result<void> rename_directory(const std::string& from, const std::string& to) {
+    if (rename(from.c_str(), to.c_str()) != 0)
+        return system_failure(errno, to, "give the directory its name");
+    return sync_parent(to);
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path) {

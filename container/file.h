@@ -119,6 +119,10 @@ Result<std::string> read_text_file(const std::string& path, uint64_t max_bytes);
 Result<void> write_file(const std::string& path, std::string_view content);
 Result<void> remove_file(const std::string& path);
 Result<void> make_directory(const std::string& path);
+/// An empty one.
+Result<void> remove_directory(const std::string& path);
+/// At once and durably. What has the new name must not be, or be an empty directory.
+Result<void> rename_directory(const std::string& from, const std::string& to);
 Result<std::vector<std::string>> list_directory(const std::string& path);  ///< names, sorted
 bool is_file(const std::string& path);
 bool is_directory(const std::string& path);

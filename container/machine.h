@@ -1,4 +1,4 @@
-// What this machine lets the process have of its memory.
+// What this machine lets the process have of its memory and of its CPUs' time.
 #pragma once
 
 #include <cstdint>
@@ -19,5 +19,9 @@ struct MachineMemory {
 
 /// `root` stands before every path read ("" outside tests).
 Result<MachineMemory> read_machine_memory(const std::string& root);
+
+/// CPUs' worth of time that the process's control group and all its ancestors grant (cpu.max, v1's cfs_quota_us), rounded
+/// up; 0: no limit.
+int read_cpu_quota(const std::string& root);
 
 }  // namespace waste::container

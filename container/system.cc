@@ -15,6 +15,7 @@ namespace {
 
 // Linux moves at most 0x7ffff000 bytes in one call.
 constexpr size_t kMaxTransfer = size_t{1} << 30;
+constexpr size_t kMaxPseudoFileBytes = 1 << 20;
 
 ErrorKind kind_of(int error_number) {
     switch (error_number) {
@@ -84,6 +85,21 @@ Result<void> read_fully(int descriptor, const std::string& path, uint64_t offset
         out = out.subspan(static_cast<size_t>(got));
     }
     return {};
+}
+
+Result<std::string> read_pseudo_file(const std::string& path) {
+    const auto file = open_descriptor(path, O_RDONLY);
+    if (!file) return pass(file);
+    std::string text;
+    char buffer[4096];
+    while (text.size() < kMaxPseudoFileBytes) {
+        const ssize_t got = read(file->number(), buffer, sizeof buffer);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return system_failure(errno, path, "read");
+        if (got == 0) break;
+        text.append(buffer, static_cast<size_t>(got));
+    }
+    return text;
 }
 
 Result<void> write_fully(int descriptor, const std::string& path, uint64_t offset,

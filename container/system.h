@@ -38,6 +38,8 @@ Result<Descriptor> open_descriptor(const std::string& path, int flags);
 /// Its length; an error for anything but a regular file.
 Result<uint64_t> regular_size(int descriptor, const std::string& path);
 Result<void> read_fully(int descriptor, const std::string& path, uint64_t offset, std::span<std::byte> out);
+/// Content of a file of /proc, /sys or a control group, which has no size to ask for; at most 1 MiB.
+Result<std::string> read_pseudo_file(const std::string& path);
 Result<void> write_fully(int descriptor, const std::string& path, uint64_t offset,
                          std::span<const std::byte> data);
 Result<void> sync_descriptor(int descriptor, const std::string& path);

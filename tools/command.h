@@ -17,6 +17,7 @@ using Action = std::function<int()>;
 
 void add_bench_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
+void add_synth_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);

@@ -64,6 +64,7 @@ int run(int argc, char** argv) {
     app.get_formatter()->column_width(32);
     Action action;
     add_convert_command(app, action);
+    add_synth_command(app, action);
     add_plan_command(app, action);
     add_run_command(app, action);
     add_info_command(app, action);

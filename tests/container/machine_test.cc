@@ -108,6 +108,45 @@ TEST_F(MachineMemoryTest, SurvivesOddFiles) {
     EXPECT_EQ(read_machine_memory(dir_.path()).error().kind, ErrorKind::not_found);
 }
 
+using CpuQuotaTest = MachineMemoryTest;
+
+TEST_F(CpuQuotaTest, IsTheSmallestOfAllAncestors) {
+    const auto quota = [&] { return read_cpu_quota(dir_.path()); };
+    EXPECT_EQ(quota(), 0) << "no limit";
+    write("proc/self/cgroup", "0::/outer/inner\n");
+    write("sys/fs/cgroup/outer/inner/cpu.max", "max 100000\n");
+    EXPECT_EQ(quota(), 0);
+    write("sys/fs/cgroup/outer/cpu.max", "800000 100000\n");
+    EXPECT_EQ(quota(), 8);
+    write("sys/fs/cgroup/outer/inner/cpu.max", "150000 100000\n");
+    EXPECT_EQ(quota(), 2) << "rounded up";
+    write("sys/fs/cgroup/outer/inner/cpu.max", "1000 100000\n");
+    EXPECT_EQ(quota(), 1);
+    write("sys/fs/cgroup/other/cpu.max", "1 100000\n");
+    write("sys/fs/cgroup/outer/inner/cpu.max", "900000 100000\n");
+    EXPECT_EQ(quota(), 8);
+    for (const char* odd : {"", "\n", "x", "1", "0 0", "5 0", "0 5", "max", "-1 100000", " 1", "1 x"}) {
+        write("sys/fs/cgroup/outer/inner/cpu.max", odd);
+        EXPECT_EQ(quota(), 8) << odd;
+    }
+    write("sys/fs/cgroup/outer/inner/cpu.max", "18446744073709551615 1\n");
+    EXPECT_EQ(quota(), 8);
+    std::filesystem::remove_all(dir_.file("proc"));
+    EXPECT_EQ(quota(), 0) << "a kernel without control groups";
+}
+
+TEST_F(CpuQuotaTest, ReadsVersion1) {
+    write("proc/self/mountinfo", kMountV1);
+    write("proc/self/cgroup", "9:cpu,cpuacct:/job\n4:memory:/wrong\n");
+    write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    EXPECT_EQ(read_cpu_quota(dir_.path()), 0);
+    write("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "250000\n");
+    EXPECT_EQ(read_cpu_quota(dir_.path()), 0) << "no period";
+    write("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "50000\n");
+    EXPECT_EQ(read_cpu_quota(dir_.path()), 5);
+}
+
 TEST(MachineMemory, OfThisMachine) {
     const auto memory = read_machine_memory("");
     ASSERT_TRUE(memory) << memory.error().text();
