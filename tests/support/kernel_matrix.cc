@@ -5,6 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "kernels/kernel_set.h"
 #include "kernels/mxfp4.h"
 #include "kernels/quantize.h"
 
@@ -92,13 +93,17 @@ int64_t legal_cols(Format format, int64_t cols) {
     return format == Format::mxfp4 ? (cols + 31) / 32 * 32 : cols;
 }
 
-QuantizedVector::QuantizedVector(std::span<const float> x) {
-    const auto cols = static_cast<int64_t>(x.size());
-    const auto padded = static_cast<size_t>(kernels::padded_cols(cols));
+QuantizedTokens::QuantizedTokens(std::span<const float> x, int64_t tokens) : tokens_(tokens) {
+    const int64_t cols = static_cast<int64_t>(x.size()) / tokens;
+    const auto padded = static_cast<size_t>(kernels::padded_cols(cols) * tokens);
     codes_.resize(padded + 1);
-    scales_.resize(padded / 32);
-    sums_.resize(padded / 32);
-    kernels::quantize_int8(x.data(), cols, codes_.data() + 1, scales_.data(), sums_.data());
+    scales_.resize(padded / kernels::kGroupCols);
+    sums_.resize(padded / kernels::kGroupCols);
+    const kernels::QuantizeKernels& quantize = *kernels::kernels_for(kernels::Tier::scalar).quantize;
+    for (int64_t t = 0; t < tokens; ++t) {
+        quantize.int8(x.data() + t * cols, cols, tokens, codes_.data() + 1 + t * kernels::kBlockCols,
+                      scales_.data() + t * kernels::kBlockGroups, sums_.data() + t * kernels::kBlockGroups);
+    }
 }
 
 GuardedFloats::GuardedFloats(int64_t count)
@@ -108,6 +113,10 @@ bool GuardedFloats::guards_intact() const {
     const auto is_guard = [](float value) { return value == kGuardValue; };
     return std::all_of(storage_.begin(), storage_.begin() + kGuard, is_guard) &&
            std::all_of(storage_.end() - kGuard, storage_.end(), is_guard);
+}
+
+bool GuardedFloats::untouched(int64_t index) const {
+    return values()[static_cast<size_t>(index)] == kGuardValue;
 }
 
 bool same_bits(float a, float b) {

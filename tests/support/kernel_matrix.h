@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/format.h"
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 #include "kernels/panel.h"
 
 namespace waste::test {
@@ -71,13 +71,16 @@ TestMatrix encode_matrix(kernels::Format format, int64_t rows, int64_t cols, std
 /// The nearest shape that the format can hold: mxfp4 has whole groups of 32 columns.
 int64_t legal_cols(kernels::Format format, int64_t cols);
 
-/// A quantized activation vector that owns its memory; codes start at an odd address.
-class QuantizedVector {
+/// Vectors x [tokens][cols], quantized by the scalar tier, that own their memory; codes start at an odd address.
+class QuantizedTokens {
   public:
-    explicit QuantizedVector(std::span<const float> x);
-    kernels::Int8Vector view() const { return {codes_.data() + 1, scales_.data(), sums_.data()}; }
+    QuantizedTokens(std::span<const float> x, int64_t tokens);
+    kernels::Int8Tokens view() const {
+        return {codes_.data() + 1, scales_.data(), sums_.data(), tokens_, tokens_};
+    }
 
   private:
+    int64_t tokens_;
     std::vector<int8_t> codes_;
     std::vector<float> scales_;
     std::vector<int32_t> sums_;
@@ -92,6 +95,8 @@ class GuardedFloats {
     std::span<const float> values() const {
         return std::span<const float>(storage_).subspan(kGuard, storage_.size() - 2 * kGuard);
     }
+    /// Whether nothing was written at `values()[index]`.
+    bool untouched(int64_t index) const;
     bool guards_intact() const;
 
   private:
