@@ -1,5 +1,5 @@
 // Random matrices made straight in the form they are stored in: codes from random bits, a scale a group from a table.
-// About as fast as a drive writes, where encoding f32 weights takes a hundred times as long.
+// A core makes more than a gigabyte a second, so that a drive, not this, limits how fast a model is written.
 //
 // Everything is a function of a 64-bit stream and a panel's (row's) number, so that the bytes do not depend on who
 // makes them in which order.

@@ -159,7 +159,8 @@ TEST_F(HybridTest, IntelSaysWhichCoresAreSlow) {
     EXPECT_EQ(choose_cpus(topology, 8), (Ids{0, 2, 4, 5, 6, 7, 1, 3}));
     EXPECT_EQ(default_threads(read(range(4, 7)), 0), 4) << "slow cores, where there are no others";
     write("../../cpu_atom/cpus", "");
-    EXPECT_EQ(efficient(read(range(0, 7))), Ids()) << "both lists or neither";
+    for (int id = 0; id < 8; id++) write_cpu(id, "cpu_capacity", id < 6 ? "1000" : "300");
+    EXPECT_EQ(efficient(read(range(0, 7))), (Ids{6, 7})) << "both lists, or others are asked";
 }
 
 TEST_F(HybridTest, FrequencyTellsWhereNothingElseDoes) {
