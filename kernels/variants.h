@@ -53,6 +53,7 @@ namespace scalar {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -65,6 +66,7 @@ namespace avx2 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -77,6 +79,7 @@ namespace avx512 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -89,6 +92,7 @@ namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
