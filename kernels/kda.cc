@@ -181,9 +181,8 @@ std::span<const KdaChunkVariant> kda_chunk_variants() {
 }
 
 int64_t kda_chunk_scratch_floats(int64_t key_dim) {
-    constexpr int64_t kStripCols = 32;
-    const int64_t rows = 3 * kKdaChunk + kKdaChunk / kKdaBlock + kStripCols;
-    return rows * key_dim + kKdaBlock * kStripCols + 2 * kKdaChunk * kKdaBlock;
+    const int64_t rows = 3 * kKdaChunk + kKdaChunk / kKdaBlock + kKdaStripCols;
+    return rows * key_dim + kKdaBlock * kKdaStripCols + 2 * kKdaChunk * kKdaBlock;
 }
 
 int64_t kda_scratch_floats(int64_t key_dim, int64_t value_dim) {

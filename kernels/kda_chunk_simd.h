@@ -1,29 +1,34 @@
-// The chunk kernel over a tier's vectors; scalar/kda_chunk.cc is its definition in plain loops. Private to the
-// tiers' kda_chunk.cc: all of it in an unnamed namespace, so that each tier compiles a copy of its own.
+// The chunk kernel over a tier's vectors; scalar/kda_chunk.cc is its definition in plain loops. Private to
+// the tiers' kda_chunk.cc: all of it in an unnamed namespace, so that each tier compiles a copy of its own.
 //
 // A tier brings a `Simd` with
 //   Vector, kLanes             16 / kLanes whole vectors hold the sixteen chains of a dot product
 //   zero load store broadcast mul sub fma(a, b, c) = a b + c
 //   fold(chains)               sum of sixteen chains: chain i and i + 8, then i + 4, i + 2, i + 1
-//   kTileRows, kTileVectors    accumulators of a product: enough to hide the latency of fma, few enough for the
+//   kTileRows, kTileVectors    accumulators of a product: enough to hide the latency of fma, few enough for
+//   the
 //                              registers
 //   kPairRows                  rows of k and q that share one pass over a decayed key
 //
-// Where the time goes, at K = V = 128 on AVX-512: the three products with the state are 3 K V multiply-adds a
-// token, 3072 vector fma or 1536 cycles on two ports; everything else is about a tenth of that. To be bound by
-// fma a tile must do more of them than it loads vectors: eight rows by two vectors load 2 + 8 for 16. The state
-// is walked in strips of 32 columns, copied so that they are contiguous (rows of V floats would fall on a few
-// sets of the first-level cache): 16 KiB, in which a strip stays for all blocks of the chunk.
+// Where the time goes, at K = V = 128 on AVX-512, in cycles a token: the three products with the state are 3
+// K V multiply-adds, 3072 vector fma on two ports, so 1536 at least; measured 1830 with what solves and
+// updates around them, the keys' dot products 180, scaled rows 80, strips in and out 125, the rest misses of
+// the first cache. Blocks of 8 tokens took 1.04 us a token, of 16 1.11, of 32 1.37, of 64 2.03: the products
+// with the state are the same for all, the rest grows with the block.
+//
+// To be bound by fma a tile must do more of them than it loads vectors: eight rows by two vectors load 2 + 8
+// for 16. The state is walked in strips of 32 columns, copied so that they are contiguous (rows of V floats
+// would fall on a few sets of the first cache): 16 KiB, in which a strip stays for all blocks of the chunk.
+// Fetching rows of the inputs or of the scratch ahead changed nothing.
 #pragma once
 
 #include <cstdint>
 
 #include "kernels/kda.h"
+#include "kernels/variants.h"
 
 namespace waste::kernels {
 namespace {
-
-constexpr int64_t kStripCols = 32;
 
 /// Scratch of a chunk. Rows are tokens of the chunk, columns of k_in, q_in and k_out channels.
 struct ChunkScratch {
@@ -33,16 +38,16 @@ struct ChunkScratch {
     float* decay;  ///< [blocks][K] of the whole block
     float* kk;     ///< [tokens][kKdaBlock] k_i . k_j decayed from j to i, j < i
     float* qk;     ///< likewise with q_i, j <= i
-    float* strip;  ///< [K][kStripCols]
-    float* u;      ///< [kKdaBlock][kStripCols]
+    float* strip;  ///< [K][kKdaStripCols]
+    float* u;      ///< [kKdaBlock][kKdaStripCols]
 };
 
 inline ChunkScratch carve(float* scratch, int64_t key_dim) {
     const int64_t rows = kKdaChunk * key_dim;
     ChunkScratch at{};
     at.strip = scratch;
-    at.u = at.strip + key_dim * kStripCols;
-    at.k_in = at.u + kKdaBlock * kStripCols;
+    at.u = at.strip + key_dim * kKdaStripCols;
+    at.k_in = at.u + kKdaBlock * kKdaStripCols;
     at.q_in = at.k_in + rows;
     at.k_out = at.q_in + rows;
     at.decay = at.k_out + rows;
@@ -51,9 +56,9 @@ inline ChunkScratch carve(float* scratch, int64_t key_dim) {
     return at;
 }
 
-/// k_in, q_in and decay of the block that begins at `first`. Row by row: the rows of a call may lie a multiple of
-/// 4 KiB apart, where walking down them would use one set of the cache. Structures come by value so that the stores
-/// are seen not to change them.
+/// k_in, q_in and decay of the block that begins at `first`. Row by row: the rows of a call may lie a
+/// multiple of 4 KiB apart, where walking down them would use one set of the cache. Structures come by value
+/// so that the stores are seen not to change them.
 template <typename Simd>
 void scale_rows(KdaChunkHead head, int64_t first, ChunkScratch to) {
     float* running = to.decay + first / kKdaBlock * head.key_dim;
@@ -75,10 +80,11 @@ void scale_rows(KdaChunkHead head, int64_t first, ChunkScratch to) {
     }
 }
 
-/// Decays the key of token `from` through tokens row .. row + kRows - 1 and multiplies it with their k and q; on its
-/// first stretch with the q of `from` too.
+/// Decays the key of token `from` through tokens row .. row + kRows - 1 and multiplies it with their k and q;
+/// on its first stretch with the q of `from` too.
 template <typename Simd, int kRows, bool kFirst>
-void pair_rows(KdaChunkHead head, int64_t from, int64_t row, ChunkScratch to) {
+[[gnu::always_inline]] inline void pair_rows(const KdaChunkHead& head, int64_t from, int64_t row,
+                                             const ChunkScratch& to) {
     constexpr int kVectors = 16 / Simd::kLanes;
     typename Simd::Vector self[kVectors];
     typename Simd::Vector kk[kRows + 1][kVectors];
@@ -87,29 +93,34 @@ void pair_rows(KdaChunkHead head, int64_t from, int64_t row, ChunkScratch to) {
         self[v] = Simd::zero();
         for (int r = 0; r < kRows; ++r) kk[r][v] = qk[r][v] = Simd::zero();
     }
-    const float* decay = head.decay + row * head.decay_stride;
-    const float* k = head.k + row * head.key_stride;
-    const float* q = head.q + row * head.key_stride;
-    float* decayed = to.k_out + from * head.key_dim;
-    const float* start = kFirst ? head.k + from * head.key_stride : decayed;
-    for (int64_t c = 0; c < head.key_dim; c += 16) {
+    const int64_t stride = head.key_stride;
+    const int64_t decay_stride = head.decay_stride;
+    const int64_t key_dim = head.key_dim;
+    const float* decay = head.decay + row * decay_stride;
+    const float* k = head.k + row * stride;
+    const float* q = head.q + row * stride;
+    const float* q_self = head.q + from * stride;
+    float* decayed = to.k_out + from * key_dim;
+    const float* start = kFirst ? head.k + from * stride : decayed;
+    for (int64_t c = 0; c < key_dim; c += 16) {
         for (int v = 0; v < kVectors; ++v) {
             const int64_t at = c + v * Simd::kLanes;
             auto key = Simd::load(start + at);
-            if (kFirst) self[v] = Simd::fma(Simd::load(head.q + from * head.key_stride + at), key, self[v]);
+            if (kFirst) self[v] = Simd::fma(Simd::load(q_self + at), key, self[v]);
             for (int r = 0; r < kRows; ++r) {
-                key = Simd::mul(key, Simd::load(decay + r * head.decay_stride + at));
-                kk[r][v] = Simd::fma(Simd::load(k + r * head.key_stride + at), key, kk[r][v]);
-                qk[r][v] = Simd::fma(Simd::load(q + r * head.key_stride + at), key, qk[r][v]);
+                key = Simd::mul(key, Simd::load(decay + r * decay_stride + at));
+                kk[r][v] = Simd::fma(Simd::load(k + r * stride + at), key, kk[r][v]);
+                qk[r][v] = Simd::fma(Simd::load(q + r * stride + at), key, qk[r][v]);
             }
             Simd::store(decayed + at, key);
         }
     }
-    const int64_t column = from % kKdaBlock;
-    if (kFirst) to.qk[from * kKdaBlock + column] = Simd::fold(self);
+    float* to_kk = to.kk + row * kKdaBlock + from % kKdaBlock;
+    float* to_qk = to.qk + row * kKdaBlock + from % kKdaBlock;
+    if (kFirst) to.qk[from * kKdaBlock + from % kKdaBlock] = Simd::fold(self);
     for (int r = 0; r < kRows; ++r) {
-        to.kk[(row + r) * kKdaBlock + column] = Simd::fold(kk[r]);
-        to.qk[(row + r) * kKdaBlock + column] = Simd::fold(qk[r]);
+        to_kk[r * kKdaBlock] = Simd::fold(kk[r]);
+        to_qk[r * kKdaBlock] = Simd::fold(qk[r]);
     }
 }
 
@@ -130,9 +141,9 @@ void pair_block(const KdaChunkHead& head, int64_t end, const ChunkScratch& to) {
     }
 }
 
-/// kTileRows tokens by kVectors vectors of the strip's columns: `row` is the first token of the chunk, `col` the
-/// first column of the strip, `head_col` of the head. What it calls must be inlined for the sums to stay in
-/// registers; the triangles are unrolled by recursion, since both compilers give up on loops of that form.
+/// kTileRows tokens by kVectors vectors of the strip's columns: `row` is the first token of the chunk, `col`
+/// the first column of the strip, `head_col` of the head. What it calls must be inlined for the sums to stay
+/// in registers; the triangles are unrolled by recursion, since both compilers give up on loops of that form.
 template <typename Simd, int kCols, int kVectors>
 struct Tile {
     using Vector = typename Simd::Vector;
@@ -147,7 +158,8 @@ struct Tile {
 
     float* u(int64_t token) const { return in.u + token * kCols + col; }
 
-    /// sums = rows of k_in or q_in times the strip.
+    /// sums = rows of k_in or q_in times the strip. Two channels at a time, since counting takes issue slots
+    /// from fma.
     [[gnu::always_inline]] void multiply(const float* rows, Sums& sums) const {
         for (int r = 0; r < Simd::kTileRows; ++r) {
             for (int v = 0; v < kVectors; ++v) sums[r][v] = Simd::zero();
@@ -184,8 +196,8 @@ struct Tile {
         }
     }
 
-    /// Forward substitution: u_r = beta_r (v_r - sums_r), taken into all later rows at once, which so do not wait
-    /// for each other.
+    /// Forward substitution: u_r = beta_r (v_r - sums_r), taken into all later rows at once, which so do not
+    /// wait for each other.
     template <int r = 0>
     [[gnu::always_inline]] void substitute(const float* pairs, Sums& sums) const {
         if constexpr (r < Simd::kTileRows) {
@@ -232,8 +244,8 @@ struct Tile {
     }
 };
 
-/// strip = decay strip + sum over the block's tokens of k_out u^T. The loop over tokens is unrolled by hand: what
-/// counts it would take issue slots from fma.
+/// strip = decay strip + sum over the block's tokens of k_out u^T. The loop over tokens is unrolled by hand:
+/// what counts it would take issue slots from fma.
 template <typename Simd, int kCols, int kVectors>
 void update_strip(const ChunkScratch& in, int64_t block, int64_t key_dim) {
     const float* decay = in.decay + block / kKdaBlock * key_dim;
@@ -303,8 +315,8 @@ void run_chunk(const KdaChunkHead& head, float* state, float* scratch) {
         pair_block<Simd>(head, block + kKdaBlock, in);
     }
     int64_t col = 0;
-    for (; col + kStripCols <= head.value_dim; col += kStripCols)
-        run_strip<Simd, kStripCols>(head, in, col, state);
+    for (; col + kKdaStripCols <= head.value_dim; col += kKdaStripCols)
+        run_strip<Simd, kKdaStripCols>(head, in, col, state);
     if (col < head.value_dim) run_strip<Simd, 16>(head, in, col, state);
 }
 

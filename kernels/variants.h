@@ -35,6 +35,9 @@ inline constexpr int64_t kNibbleGroupBytes = kGroupCols * kPanelRows / 2;
 /// Formats with integer kernels.
 inline constexpr int kInt8FormatCount = 3;
 
+/// Columns of the state that the vector form of the KDA chunk kernel takes through all blocks at once.
+inline constexpr int64_t kKdaStripCols = 32;
+
 /// What kernels/portable has, compiled for one tier.
 struct PortableKernels {
     Tier tier;

@@ -11,7 +11,7 @@ struct Simd {
     static constexpr int kLanes = 16;
     static constexpr int kTileRows = 8;
     static constexpr int kTileVectors = 2;
-    static constexpr int kPairRows = 7;
+    static constexpr int kPairRows = 4;
 
     static Vector zero() { return _mm512_setzero_ps(); }
     static Vector load(const float* at) { return _mm512_loadu_ps(at); }

@@ -1,4 +1,5 @@
-// The chunk kernel alone: f64 oracle -> scalar and every tier within derived bounds; scalar -> tier bit for bit.
+// The chunk kernel alone: f64 oracle -> scalar and every tier within derived bounds; scalar -> tier bit for
+// bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +20,8 @@ struct Shape {
     int64_t value_dim;
 };
 
-constexpr Shape kShapes[] = {{16, 16}, {16, 32},   {32, 16},  {48, 80},  {80, 48},
-                             {64, 96}, {128, 128}, {128, 16}, {144, 208}};
+constexpr Shape kShapes[] = {{16, 16}, {16, 32},   {32, 16},  {48, 80},
+                             {80, 48}, {128, 128}, {128, 16}, {144, 48}};
 
 class KdaChunkTest : public testing::TestWithParam<KdaChunkVariant> {
   protected:

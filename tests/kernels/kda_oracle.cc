@@ -129,8 +129,8 @@ void KdaOracle::run_column(const Block& block, int64_t col) {
     const int64_t key_dim = tokens_.key_dim;
     const int64_t n = block.count;
     const auto length = static_cast<double>(n);
-    // Roundings of a product of decays with k, of a chain over channels and pairs, of a dot product of keys: one
-    // chain in the step, sixteen folded in the chunk.
+    // Roundings of a product of decays with k, of a chain over channels and pairs, of a dot product of keys:
+    // one chain in the step, sixteen folded in the chunk.
     const double product = length * kRounding;
     const double chain = static_cast<double>(key_dim + n) * kRounding;
     const double dot =

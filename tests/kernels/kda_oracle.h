@@ -1,9 +1,9 @@
 // The recurrence in f64, token by token, with a bound on what the f32 kernels may be off.
 //
-// One token maps the state by (I - beta k k^T) diag(decay), which shrinks no vector's error by less than nothing:
-// its norm is at most 1 for |k| <= 1, beta and decay in [0, 1]. So the error of a column of the state, as a
-// vector, is at most the sum of the rounding errors that each block makes on its own; those follow from the
-// kernels' order of operations, with the sizes of all terms in place of the terms.
+// One token maps the state by (I - beta k k^T) diag(decay), whose norm is at most 1 for |k| <= 1, beta and
+// decay in [0, 1]: it makes no error longer. So the error of a column of the state, as a vector, is at most
+// the sum of the rounding errors that each block makes on its own; those follow from the kernels' order of
+// operations, with the sizes of all terms in place of the terms.
 #pragma once
 
 #include <cstdint>
