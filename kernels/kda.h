@@ -13,10 +13,10 @@
 // step kernel; so results depend on where calls begin and end only through which chunks they fill, and the
 // two kernels agree within rounding, not bit for bit. The switch never depends on the shape.
 //
-// Measured, K = V = 128, one Cascade Lake core (fma peak 4.7 G vectors/s), us a token, gates given as decays:
+// Measured, K = V = 128, one Cascade Lake core (docs/measurements/2026-11-29-kda-chunk.md), us a token:
 //             512 tokens by chunks   steps, state in cache   steps, states in memory   3 K V multiply-adds
 //   avx512            1.03                    2.7                    8.2                    0.65
-//   avx2              1.70                    3.2                    9.9                    1.3
+//   avx2              1.70                    3.2                    9.9                    1.16
 // A chunk takes as long as about 25 steps (avx2: 35) on a state in cache.
 #pragma once
 

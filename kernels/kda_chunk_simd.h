@@ -11,7 +11,7 @@
 //   kPairRows                  rows of k and q that share one pass over a decayed key
 //
 // Where the time goes, at K = V = 128 on AVX-512, in cycles a token: the three products with the state are 3
-// K V multiply-adds, 3072 vector fma on two ports, so 1536 at least; measured 1830 with what solves and
+// K V multiply-adds, 3072 vector fma on two ports, so 1536 at least; measured 1810 with what solves and
 // updates around them, the keys' dot products 180, scaled rows 80, strips in and out 125, the rest misses of
 // the first cache. Blocks of 8 tokens took 1.04 us a token, of 16 1.11, of 32 1.37, of 64 2.03: the products
 // with the state are the same for all, the rest grows with the block.
