@@ -16,6 +16,9 @@ void take_variants(Tier tier, KernelSet& set) {
     for (const KdaStepVariant& variant : kda_step_variants()) {
         if (variant.tier == tier) set.kda_step = variant.run;
     }
+    for (const KdaChunkVariant& variant : kda_chunk_variants()) {
+        if (variant.tier == tier) set.kda_chunk = variant.run;
+    }
     for (const PortableKernels& portable : portable_kernels()) {
         if (portable.tier != tier) continue;
         set.activation = portable.activation;

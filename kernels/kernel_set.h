@@ -19,6 +19,7 @@ struct KernelSet {
     std::array<MatmulF32, kFormatCount> matmul_f32;    ///< indexed by Format
     std::array<MatmulInt8, kFormatCount> matmul_int8;  ///< null where format_info().int8_kernel is false
     KdaStep kda_step;
+    KdaChunk kda_chunk;
     const ActivationKernels* activation;
     const AttnResKernels* attn_res;
     const ConvKernels* conv;

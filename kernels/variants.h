@@ -35,6 +35,9 @@ inline constexpr int64_t kNibbleGroupBytes = kGroupCols * kPanelRows / 2;
 /// Formats with integer kernels.
 inline constexpr int kInt8FormatCount = 3;
 
+/// Columns of the state that the vector form of the KDA chunk kernel takes through all blocks at once.
+inline constexpr int64_t kKdaStripCols = 32;
+
 /// What kernels/portable has, compiled for one tier.
 struct PortableKernels {
     Tier tier;
@@ -53,6 +56,7 @@ namespace scalar {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -65,6 +69,7 @@ namespace avx2 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -77,6 +82,7 @@ namespace avx512 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;
@@ -89,6 +95,7 @@ namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
+void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
 extern const ActivationKernels kActivation;
 extern const AttnResKernels kAttnRes;
 extern const ConvKernels kConv;

@@ -9,7 +9,8 @@ namespace {
 
 /// kVectors * 16 value columns from `col` on; `mask` is full unless kVectors is 1. Both passes are walked row
 /// by row, so that wide strips read whole cache lines in order. k.q is summed along with the first pass,
-/// where its latency costs nothing.
+/// where its latency costs nothing; rows are fetched 8 ahead, which took a step on states in memory from 82 %
+/// to 87 % of what reading and writing them takes (4 rows: 83 %, 16: 78 %).
 template <int kVectors>
 void run_strip(const KdaHead& head, int64_t col, __mmask16 mask, float* state, float* out) {
     __m512 pk[kVectors];
@@ -23,6 +24,7 @@ void run_strip(const KdaHead& head, int64_t col, __mmask16 mask, float* state, f
         const __m512 decay = _mm512_set1_ps(head.decay[i]);
         kq = __builtin_fmaf(head.k[i], head.q[i], kq);
         for (int v = 0; v < kVectors; ++v) {
+            __builtin_prefetch(row + 8 * head.value_dim + v * 16);
             const __m512 decayed = _mm512_mul_ps(decay, _mm512_maskz_loadu_ps(mask, row + v * 16));
             pk[v] = _mm512_fmadd_ps(k, decayed, pk[v]);
             pq[v] = _mm512_fmadd_ps(q, decayed, pq[v]);

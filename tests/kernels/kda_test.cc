@@ -1,4 +1,4 @@
-// f64 oracle and goldens -> scalar within derived bounds; scalar -> every tier bit for bit.
+// The step kernel: f64 oracle -> scalar within derived bounds; scalar -> every tier bit for bit. The gates.
 #include "kernels/kda.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/activation.h"
-#include "kernels/norm.h"
+#include "kernels/kernel_set.h"
 #include "tests/support/golden.h"
 #include "tests/support/kernel_matrix.h"
 
@@ -47,9 +46,10 @@ Token random_token(Shape shape, test::Random& random) {
                 random.normals(shape.value_dim, 1.0f),
                 {},
                 random.uniform(0.05f, 0.95f)};
-    l2_norm(token.q.data(), 1.0f / std::sqrt(static_cast<float>(shape.key_dim)), shape.key_dim,
-            token.q.data());
-    l2_norm(token.k.data(), 1.0f, shape.key_dim, token.k.data());
+    const NormKernels& norm = *kernels_for(Tier::scalar).norm;
+    norm.l2_norm(token.q.data(), 1.0f / std::sqrt(static_cast<float>(shape.key_dim)), shape.key_dim,
+                 token.q.data());
+    norm.l2_norm(token.k.data(), 1.0f, shape.key_dim, token.k.data());
     for (int64_t i = 0; i < shape.key_dim; ++i) token.decay.push_back(random.uniform(0.0f, 1.0f));
     return token;
 }
@@ -199,59 +199,6 @@ TEST_P(KdaStepTest, PassesNanOn) {
     for (size_t col = 0; col < 20; ++col) EXPECT_EQ(std::isnan(out[col]), col == 19);
 }
 
-/// The whole path from raw projections, over all tokens of a golden sequence.
-void expect_golden(KdaStep step, const std::string& shape_name, bool bounded) {
-    const test::GoldenFile& goldens = test::kernel_goldens();
-    const std::string prefix = "kda." + shape_name + ".";
-    const auto q = goldens.f32(prefix + "q");
-    const auto k = goldens.f32(prefix + "k");
-    const auto v = goldens.f32(prefix + "v");
-    const auto gate = goldens.f32(prefix + "gate_raw");
-    const auto beta = goldens.f32(prefix + "beta_raw");
-    const auto a_log = goldens.f32(prefix + "a_log");
-    const auto dt_bias = goldens.f32(prefix + "dt_bias");
-    const std::string suffix = bounded ? "bounded" : "softplus";
-    std::vector<float> state = goldens.f32(prefix + "state0").values;
-    const int64_t tokens = q.dim(0), heads = q.dim(1), key_dim = q.dim(2), value_dim = v.dim(2);
-
-    std::vector<float> out(v.values.size());
-    std::vector<float> q_norm(static_cast<size_t>(key_dim)), k_norm(q_norm), decay(q_norm);
-    for (int64_t t = 0; t < tokens; ++t) {
-        for (int64_t h = 0; h < heads; ++h) {
-            const int64_t index = t * heads + h;
-            const float scale = 1.0f / std::sqrt(static_cast<float>(key_dim));
-            l2_norm(q.data() + index * key_dim, scale, key_dim, q_norm.data());
-            l2_norm(k.data() + index * key_dim, 1.0f, key_dim, k_norm.data());
-            const float* raw = gate.data() + index * key_dim;
-            const float* bias = dt_bias.data() + h * key_dim;
-            const float head_a_log = a_log.values[static_cast<size_t>(h)];
-            if (bounded) {
-                kda_decay_bounded(raw, bias, head_a_log, -5.0f, key_dim, decay.data());
-            } else {
-                kda_decay_softplus(raw, bias, head_a_log, key_dim, decay.data());
-            }
-            const KdaHead head{q_norm.data(),
-                               k_norm.data(),
-                               v.data() + index * value_dim,
-                               decay.data(),
-                               sigmoid(beta.values[static_cast<size_t>(index)]),
-                               key_dim,
-                               value_dim};
-            step(head, state.data() + h * key_dim * value_dim, out.data() + index * value_dim);
-        }
-    }
-    EXPECT_LT(test::relative_error(out, goldens.f32(prefix + "o_" + suffix).values), 5e-6);
-    EXPECT_LT(test::relative_error(state, goldens.f32(prefix + "state1_" + suffix).values), 5e-6);
-}
-
-TEST_P(KdaStepTest, AgreesWithGoldens) {
-    for (const char* shape : {"1x4x128x128", "24x4x32x32", "64x8x128x128", "130x2x64x64"}) {
-        SCOPED_TRACE(shape);
-        expect_golden(GetParam().run, shape, true);
-        expect_golden(GetParam().run, shape, false);
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(Variants, KdaStepTest,
                          testing::ValuesIn(kda_step_variants().begin(), kda_step_variants().end()),
                          [](const testing::TestParamInfo<KdaStepVariant>& variant) {
@@ -259,6 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, KdaStepTest,
                          });
 
 TEST(KdaDecayTest, AgreesWithGoldenGates) {
+    const KdaGateKernels& gates = *kernels_for(best_tier()).kda_gate;
     const test::GoldenFile& goldens = test::kernel_goldens();
     for (const char* shape : {"1x4x128x128", "24x4x32x32", "130x2x64x64"}) {
         SCOPED_TRACE(shape);
@@ -280,17 +228,18 @@ TEST(KdaDecayTest, AgreesWithGoldenGates) {
                     ASSERT_NEAR(decay[i], exact, exact * kRounding * (4.0 + 8.0 * std::abs(g[i])) + 1e-44);
                 }
             };
-            kda_decay_bounded(raw.data() + index * key_dim, dt_bias.data() + h * key_dim, head_a_log, -5.0f,
-                              key_dim, decay.data());
+            gates.bounded(raw.data() + index * key_dim, dt_bias.data() + h * key_dim, head_a_log, -5.0f,
+                          key_dim, decay.data());
             expect(bounded.row(index, key_dim));
-            kda_decay_softplus(raw.data() + index * key_dim, dt_bias.data() + h * key_dim, head_a_log,
-                               key_dim, decay.data());
+            gates.softplus(raw.data() + index * key_dim, dt_bias.data() + h * key_dim, head_a_log, key_dim,
+                           decay.data());
             expect(softplus.row(index, key_dim));
         }
     }
 }
 
 TEST(KdaDecayTest, ExtremesStayBetweenZeroAndOne) {
+    const KdaGateKernels& gates = *kernels_for(best_tier()).kda_gate;
     const std::vector<float> raw{-3e38f, -1e30f, -1e4f, -100.0f, -20.0f, -1e-30f, 0.0f,
                                  1e-30f, 19.9f,  20.1f, 100.0f,  1e4f,   1e30f,   3e38f};
     const std::vector<float> bias(raw.size(), 0.0f);
@@ -298,14 +247,14 @@ TEST(KdaDecayTest, ExtremesStayBetweenZeroAndOne) {
     std::vector<float> decay(raw.size());
     for (const float a_log : {-20.0f, -3.0f, 0.0f, 3.0f, 20.0f}) {
         SCOPED_TRACE(a_log);
-        kda_decay_bounded(raw.data(), bias.data(), a_log, -5.0f, n, decay.data());
+        gates.bounded(raw.data(), bias.data(), a_log, -5.0f, n, decay.data());
         for (const float value : decay) {
             EXPECT_GE(value, std::exp(-5.0f));
             EXPECT_LE(value, 1.0f);
         }
         EXPECT_FLOAT_EQ(decay.front(), 1.0f);
         EXPECT_FLOAT_EQ(decay.back(), std::exp(-5.0f));
-        kda_decay_softplus(raw.data(), bias.data(), a_log, n, decay.data());
+        gates.softplus(raw.data(), bias.data(), a_log, n, decay.data());
         for (const float value : decay) {
             EXPECT_GE(value, 0.0f);
             EXPECT_LE(value, 1.0f);
