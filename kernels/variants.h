@@ -73,6 +73,9 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace avx2
+namespace avxvnni {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 namespace avx512 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
