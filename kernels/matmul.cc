@@ -35,7 +35,7 @@ std::span<const MatmulInt8Variant> matmul_int8_variants() {
     static const auto kAll =
         joined(scalar::kMatmulInt8, avx2::kMatmulInt8, avxvnni::kMatmulInt8, avx512::kMatmulInt8);
 #elif defined(__aarch64__)
-    static const auto kAll = joined(scalar::kMatmulInt8, neon::kMatmulInt8);
+    static const auto kAll = joined(scalar::kMatmulInt8, neon::kMatmulInt8, i8mm::kMatmulInt8);
 #else
     static const auto kAll = joined(scalar::kMatmulInt8);
 #endif

@@ -88,6 +88,9 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace avx512
+namespace amx {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
@@ -100,5 +103,8 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace neon
+namespace i8mm {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 
 }  // namespace waste::kernels
