@@ -65,8 +65,8 @@ struct TileTotals {
 /// would fill the line buffers and hold up the inner kernel instead.
 template <typename Kernel>
 inline void prefetch_share(const std::byte* block, int64_t part) {
-    constexpr int64_t kParts = kTileTokens / Kernel::kTokens;
-    constexpr int64_t kLines = (Kernel::kBytes / 64 + kParts - 1) / kParts;
+    constexpr int64_t kShares = kTileTokens / Kernel::kTokens;
+    constexpr int64_t kLines = (Kernel::kBytes / 64 + kShares - 1) / kShares;
     for (int64_t line = 0; line < kLines; ++line) __builtin_prefetch(block + (part * kLines + line) * 64);
 }
 

@@ -78,6 +78,9 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace avx2
+namespace avxvnni {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 namespace avx512 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
@@ -91,6 +94,9 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace avx512
+namespace amx {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
@@ -104,5 +110,8 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace neon
+namespace i8mm {
+extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
+}
 
 }  // namespace waste::kernels

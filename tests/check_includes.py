@@ -22,8 +22,11 @@ ARROWS = {
 TIER_HEADERS = {
     "scalar": {"cstddef", "cstdint"},
     "avx2": {"cstddef", "cstdint", "immintrin.h"},
+    "avxvnni": {"cstddef", "cstdint", "immintrin.h"},
     "avx512": {"cstddef", "cstdint", "immintrin.h"},
+    "amx": {"cstddef", "cstdint", "immintrin.h"},
     "neon": {"cstddef", "cstdint", "arm_neon.h"},
+    "i8mm": {"cstddef", "cstdint", "arm_neon.h"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

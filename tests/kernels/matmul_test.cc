@@ -20,14 +20,14 @@ constexpr int64_t kRows[] = {1, 15, 16, 17, 33};
 constexpr int64_t kCols[] = {1, 2, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 160, 300, 1027};
 
 /// Around the tokens of an inner kernel, of a tile, and of two.
-constexpr int64_t kTokens[] = {2, 3, 4, 5, 6, 7, 8, 13, 16, 17, 31, 32, 33, 47, 48, 49, 64, 97};
+constexpr int64_t kTokens[] = {2, 3, 4, 5, 6, 7, 8, 16, 17, 33, 47, 48, 49, 97};
 
 struct Shape {
     int64_t rows;
     int64_t cols;
 };
 /// An odd number of panels, a partial one, several blocks and a partial one.
-constexpr Shape kTokenShapes[] = {{1, 1}, {16, 128}, {17, 160}, {32, 256}, {83, 389}};
+constexpr Shape kTokenShapes[] = {{1, 1}, {16, 128}, {17, 160}, {32, 256}, {35, 389}};
 
 template <typename Variant>
 std::string variant_name(const testing::TestParamInfo<Variant>& info) {
