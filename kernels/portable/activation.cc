@@ -57,7 +57,7 @@ void decay_bounded(const float* raw, const float* dt_bias, float a_log, float lo
     const float a = exp1(a_log);
     for_strips(0, n, [=](auto strip) {
         const Floats z = strip.load(raw) + strip.load(dt_bias);
-        strip.store(decay, exp(lower_bound * sigmoid(a * z).value()));
+        strip.store(decay, exp_nonpositive(lower_bound * sigmoid(a * z).value()));
     });
 }
 
@@ -65,7 +65,7 @@ void decay_softplus(const float* raw, const float* dt_bias, float a_log, int64_t
     const float a = exp1(a_log);
     for_strips(0, n, [=](auto strip) {
         const Floats z = strip.load(raw) + strip.load(dt_bias);
-        strip.store(decay, exp(-a * softplus(z)));
+        strip.store(decay, exp_nonpositive(-a * softplus(z)));
     });
 }
 

@@ -25,7 +25,8 @@ float score_of(const float* candidate, const float* mix_weight, float eps, int64
 void softmax(float* weight, int64_t count) {
     float maximum = -__builtin_inff();
     for (int64_t i = 0; i < count; ++i) maximum = weight[i] > maximum ? weight[i] : maximum;
-    for_strips(0, count, [=](auto strip) { strip.store(weight, exp(strip.load(weight) - maximum)); });
+    for_strips(0, count,
+               [=](auto strip) { strip.store(weight, exp_nonpositive(strip.load(weight) - maximum)); });
     float sum = 0.0f;
     for (int64_t i = 0; i < count; ++i) sum += weight[i];
     for (int64_t i = 0; i < count; ++i) weight[i] /= sum;

@@ -6,37 +6,24 @@
 #include <cstdint>
 #include <utility>
 
+// kVectorBytes, Floats and fma() of the tier. Loops of __builtin_fmaf are vectorized only sometimes.
+// clang-format off
+#define WASTE_QUOTE_EXPANDED(x) #x
+#define WASTE_QUOTE(x) WASTE_QUOTE_EXPANDED(x)
+#include WASTE_QUOTE(kernels/WASTE_TIER/vector.h)
+// clang-format on
+
 namespace waste::kernels {
-
-// Widest register of each tier. (The compilers' own macro for it, __BIGGEST_ALIGNMENT__, is 16 in Clang.)
-namespace scalar {
-constexpr int kVectorBytes = 16;
-}
-namespace avx2 {
-constexpr int kVectorBytes = 32;
-}
-namespace avx512 {
-constexpr int kVectorBytes = 64;
-}
-namespace neon {
-constexpr int kVectorBytes = 16;
-}
-
 namespace {
 
-constexpr int kVectorBytes = WASTE_TIER::kVectorBytes;
 constexpr int kLanes = kVectorBytes / 4;
 
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
 typedef int32_t Ints __attribute__((vector_size(kVectorBytes)));
 typedef uint32_t Bits __attribute__((vector_size(kVectorBytes)));
 typedef double Doubles __attribute__((vector_size(kVectorBytes)));
-/// As many floats as Doubles has doubles.
-typedef float HalfFloats __attribute__((vector_size(kVectorBytes / 2)));
 
 /// A vector at any address of a float.
 typedef float FloatsAnywhere __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
-typedef float HalfAnywhere __attribute__((vector_size(kVectorBytes / 2), aligned(4), may_alias));
 
 [[gnu::always_inline]] inline Floats load(const float* p) {
     return *reinterpret_cast<const FloatsAnywhere*>(p);
@@ -48,17 +35,6 @@ typedef float HalfAnywhere __attribute__((vector_size(kVectorBytes / 2), aligned
 /// x in every lane. Subtracting zero changes nothing, the sign of zero included, so compilers drop it.
 inline Floats all(float x) {
     return x - Floats{};
-}
-
-template <int... kLane>
-[[gnu::always_inline]] inline Floats fma_lanes(Floats a, Floats b, Floats c,
-                                               std::integer_sequence<int, kLane...>) {
-    return Floats{__builtin_fmaf(a[kLane], b[kLane], c[kLane])...};
-}
-
-/// Written per lane because vector types have no fma; both compilers make one instruction of it.
-[[gnu::always_inline]] inline Floats fma(Floats a, Floats b, Floats c) {
-    return fma_lanes(a, b, c, std::make_integer_sequence<int, kLanes>{});
 }
 
 /// A whole vector of a row.

@@ -10,13 +10,36 @@ namespace {
 // Register tiles. Scores: kTileHeads heads times kTilePositions positions, one vector of chains each.
 // Weighted sum: heads times kSumVectors vectors of the latent. 16 accumulators hide the latency of an fma;
 // with 16 registers (AVX2) 8 do, and more would spill.
+
+#ifndef PF
+#define PF 2
+#endif
+constexpr int kPrefetchTo = PF;
 constexpr int kTilePositions = 4;
 constexpr int kTileHeads = kLanes == 8 ? 2 : 4;
-constexpr int kSumVectors = 4;
+#ifndef SV
+#define SV 4
+#define SH 4
+#endif
+constexpr int kSumVectors = SV;
 
 int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
+
+/// A tile's rows of a cache; past the last one it repeats. The hardware does not look ahead over the end of a page,
+/// which comes every other row, so the tile after the next is prefetched.
+struct Rows {
+    const float* at[kTilePositions];
+    const float* ahead[kTilePositions];
+
+    Rows(const float* cache, int64_t size, int64_t first, int64_t last) {
+        for (int p = 0; p < kTilePositions; ++p) {
+            at[p] = cache + least(first + p, last) * size;
+            ahead[p] = cache + least(first + 2 * kTilePositions + p, last) * size;
+        }
+    }
+};
 
 /// Chains of one tile's dot products.
 template <int kHeads>
@@ -24,16 +47,17 @@ struct Tile {
     Floats part[kChainVectors][kHeads][kTilePositions] = {};
 
     /// += q[h][i] * rows[p][i] for i < n, a multiple of kChains.
-    void add(const float* q, int64_t q_stride, const float* const* rows, int64_t n) {
-        const float* r0 = rows[0];
-        const float* r1 = rows[1];
-        const float* r2 = rows[2];
-        const float* r3 = rows[3];
+    void add(const float* q, int64_t q_stride, const Rows& rows, int64_t n) {
         for (int v = 0; v < kChainVectors; ++v) {
             Floats chain[kHeads][kTilePositions];
             __builtin_memcpy(chain, part[v], sizeof chain);
             for (int64_t i = v * kLanes; i < n; i += kChains) {
-                const Floats row[kTilePositions] = {load(r0 + i), load(r1 + i), load(r2 + i), load(r3 + i)};
+#pragma GCC unroll 4
+                for (int p = 0; p < kTilePositions; ++p)
+                    __builtin_prefetch(rows.ahead[p] + i, 0, kPrefetchTo);
+                Floats row[kTilePositions];
+#pragma GCC unroll 4
+                for (int p = 0; p < kTilePositions; ++p) row[p] = load(rows.at[p] + i);
 #pragma GCC unroll 4
                 for (int h = 0; h < kHeads; ++h) {
                     const Floats head = load(q + h * q_stride + i);
@@ -46,18 +70,17 @@ struct Tile {
     }
 
     /// The same for any n, the end padded with zeros.
-    void add_all(const float* q, int64_t q_stride, const float* const* rows, int64_t n) {
+    void add_all(const float* q, int64_t q_stride, const Rows& rows, int64_t n) {
         const int64_t whole = n / kChains * kChains;
         add(q, q_stride, rows, whole);
         if (whole == n) return;
         float padded_q[kHeads][kChains] = {};
         float padded_rows[kTilePositions][kChains] = {};
-        const float* padded[kTilePositions];
         for (int64_t i = whole; i < n; ++i) {
             for (int h = 0; h < kHeads; ++h) padded_q[h][i - whole] = q[h * q_stride + i];
-            for (int p = 0; p < kTilePositions; ++p) padded_rows[p][i - whole] = rows[p][i];
+            for (int p = 0; p < kTilePositions; ++p) padded_rows[p][i - whole] = rows.at[p][i];
         }
-        for (int p = 0; p < kTilePositions; ++p) padded[p] = padded_rows[p];
+        const Rows padded(padded_rows[0], kChains, 0, kTilePositions - 1);
         add(padded_q[0], kChains, padded, kChains);
     }
 
@@ -79,13 +102,8 @@ struct Tile {
 /// scores [kHeads][kMlaBlock] of kTilePositions positions from `first`; those past the last one repeat it.
 template <int kHeads>
 void score_tile(const MlaQuery& query, int64_t head, int64_t first, int64_t last, float* scores) {
-    const float* latent[kTilePositions];
-    const float* rope[kTilePositions];
-    for (int p = 0; p < kTilePositions; ++p) {
-        const int64_t position = least(first + p, last);
-        latent[p] = query.latent + position * query.rank;
-        rope[p] = query.rope + position * query.rope_dim;
-    }
+    const Rows latent(query.latent, query.rank, first, last);
+    const Rows rope(query.rope, query.rope_dim, first, last);
     Tile<kHeads> tile;
     tile.add_all(query.q_latent + head * query.latent_stride, query.latent_stride, latent, query.rank);
     tile.add_all(query.q_rope + head * query.rope_stride, query.rope_stride, rope, query.rope_dim);
@@ -132,7 +150,8 @@ void weigh(float* scores, int64_t count, float* maximum, float* sum) {
     const int64_t padded = (count + kChains - 1) / kChains * kChains;
     for (int64_t i = count; i < padded; ++i) scores[i] = -__builtin_inff();
     const float most = reduce_block<MaxOp>(scores, padded);
-    for_strips(0, padded, [=](auto strip) { strip.store(scores, exp(strip.load(scores) - most)); });
+    for_strips(0, padded,
+               [=](auto strip) { strip.store(scores, exp_nonpositive(strip.load(scores) - most)); });
     *maximum = most;
     *sum = reduce_block<AddOp>(scores, padded);
 }

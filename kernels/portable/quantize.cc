@@ -14,7 +14,8 @@ constexpr float kLeastMagnitude = 0x1p-120f;
 /// One value for each of a block's four groups.
 typedef float GroupFloats __attribute__((vector_size(16)));
 typedef int32_t GroupInts __attribute__((vector_size(16)));
-typedef int8_t Codes __attribute__((vector_size(kLanes), aligned(1), may_alias));
+typedef int8_t Codes __attribute__((vector_size(kLanes)));
+typedef int8_t Bytes __attribute__((vector_size(kVectorBytes)));
 
 template <typename V>
 struct MaxOp {
@@ -31,6 +32,22 @@ Ints largest_magnitude(const float* x) {
     return largest;
 }
 
+template <int... kByte>
+Bytes low_bytes(Ints code, std::integer_sequence<int, kByte...>) {
+    return __builtin_shufflevector((Bytes)code, (Bytes)code, (kByte % kLanes * 4)...);
+}
+
+/// AVX-512 has an instruction for it; elsewhere GCC 12 would convert lane by lane.
+void store_codes(int8_t* codes, Ints code) {
+    if constexpr (kLanes == 16) {
+        const Codes narrow = __builtin_convertvector(code, Codes);
+        __builtin_memcpy(codes, &narrow, kLanes);
+    } else {
+        const Bytes narrow = low_bytes(code, std::make_integer_sequence<int, kVectorBytes>{});
+        __builtin_memcpy(codes, &narrow, kLanes);
+    }
+}
+
 /// Codes of a group; returns vectors that add up to their sum. x * inverse is rounded to an integer, ties to
 /// even, by pushing its fraction out of the significand. keep = 0 makes all codes zero.
 Ints encode(const float* x, float inverse, int32_t keep, int8_t* codes) {
@@ -40,7 +57,7 @@ Ints encode(const float* x, float inverse, int32_t keep, int8_t* codes) {
     for (int i = 0; i < kGroupVectors; ++i) {
         const Ints shifted = (Ints)(load(x + i * kLanes) * inverse + kShift) - 0x4b400000;
         const Ints code = shifted & keep;
-        *reinterpret_cast<Codes*>(codes + i * kLanes) = __builtin_convertvector(code, Codes);
+        store_codes(codes + i * kLanes, code);
         sum += code;
     }
     return sum;

@@ -40,8 +40,20 @@ double largest_error(const Function& function, const Oracle& oracle) {
     return largest;
 }
 
-TEST(MathTest, Exp) {
-    EXPECT_LT(largest_error([](Floats x) { return exp(x); }, [](double x) { return std::exp(x); }), 0.88);
+TEST(MathTest, ExpOfOne) {
+    EXPECT_LT(largest_error(
+                  [](Floats x) {
+                      for (int i = 0; i < kLanes; ++i) x[i] = exp1(x[i]);
+                      return x;
+                  },
+                  [](double x) { return std::exp(x); }),
+              1.0);
+}
+
+TEST(MathTest, ExpOfNonpositive) {
+    EXPECT_LT(largest_error([](Floats x) { return exp_nonpositive(negative_magnitude(x)); },
+                            [](double x) { return std::exp(-std::abs(x)); }),
+              1.0);
 }
 
 TEST(MathTest, Sigmoid) {
