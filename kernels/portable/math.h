@@ -28,8 +28,8 @@ struct Reduced {
     Floats expm1;  ///< exp(r) - 1
 };
 
-/// |x| < 2^22 ln 2. exp(r) - 1 = r + r^2 q(r); q is of the least degree whose error is below that of the roundings,
-/// and evaluated in pairs to shorten the chain of latencies.
+/// |x| < 2^22 ln 2. exp(r) - 1 = r + r^2 q(r); q is of the least degree whose error is below that of the
+/// roundings, and evaluated in pairs to shorten the chain of latencies.
 [[gnu::always_inline]] inline Reduced reduce(Floats x) {
     constexpr float kShift = 0x1.8p23f;  // pushes the fraction out of the significand
     const Floats shifted = fma(x, all(0x1.715476p+0f), all(kShift));
@@ -46,8 +46,8 @@ inline Floats power_of_two(Ints n) {
     return (Floats)(((Bits)n + 127u) << 23);
 }
 
-/// exp(x) for x <= 0 (or NaN), within 1 ulp. Underflows gradually: the power of two is applied in two factors, of
-/// which only the last rounds.
+/// exp(x) for x <= 0 (or NaN), within 1 ulp. Underflows gradually: the power of two is applied in two
+/// factors, of which only the last rounds.
 [[gnu::always_inline]] inline Floats exp_nonpositive(Floats x) {
     const Reduced reduced = reduce(at_least(-104.0f, x));
     return (reduced.expm1 + 1.0f) * power_of_two(reduced.n + 64) * 0x1p-64f;

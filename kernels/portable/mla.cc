@@ -7,28 +7,21 @@
 namespace waste::kernels::WASTE_TIER {
 namespace {
 
-// Register tiles. Scores: kTileHeads heads times kTilePositions positions, one vector of chains each.
-// Weighted sum: heads times kSumVectors vectors of the latent. 16 accumulators hide the latency of an fma;
-// with 16 registers (AVX2) 8 do, and more would spill.
-
-#ifndef PF
-#define PF 2
-#endif
-constexpr int kPrefetchTo = PF;
+// Register tiles. Scores: kScoreHeads heads times kTilePositions positions, a vector of chains each. Weighted
+// sum: kSumHeads heads times kSumVectors vectors of the latent. 16 accumulators hide the latency of an fma;
+// with the 16 registers of AVX2 it is 8. More heads in a tile read the latents fewer times from L2.
 constexpr int kTilePositions = 4;
-constexpr int kTileHeads = kLanes == 8 ? 2 : 4;
-#ifndef SV
-#define SV 4
-#define SH 4
-#endif
-constexpr int kSumVectors = SV;
+constexpr int kScoreHeads = kLanes == 8 ? 2 : 4;
+constexpr int kSumHeads = 4;
+constexpr int kSumVectors = kLanes == 8 ? 2 : 4;
+constexpr int kSingleSumVectors = 8;
 
 int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/// A tile's rows of a cache; past the last one it repeats. The hardware does not look ahead over the end of a page,
-/// which comes every other row, so the tile after the next is prefetched.
+/// A tile's rows of a cache; past the last one it repeats. The hardware does not look ahead over the end of a
+/// page, which comes every other row, so the tile after the next is prefetched into L2, by the first heads.
 struct Rows {
     const float* at[kTilePositions];
     const float* ahead[kTilePositions];
@@ -39,6 +32,10 @@ struct Rows {
             ahead[p] = cache + least(first + 2 * kTilePositions + p, last) * size;
         }
     }
+    void prefetch_ahead(int64_t i) const {
+#pragma GCC unroll 4
+        for (int p = 0; p < kTilePositions; ++p) __builtin_prefetch(ahead[p] + i, 0, 2);
+    }
 };
 
 /// Chains of one tile's dot products.
@@ -47,14 +44,12 @@ struct Tile {
     Floats part[kChainVectors][kHeads][kTilePositions] = {};
 
     /// += q[h][i] * rows[p][i] for i < n, a multiple of kChains.
-    void add(const float* q, int64_t q_stride, const Rows& rows, int64_t n) {
+    void add(const float* q, int64_t q_stride, const Rows& rows, int64_t n, bool prefetch) {
         for (int v = 0; v < kChainVectors; ++v) {
             Floats chain[kHeads][kTilePositions];
             __builtin_memcpy(chain, part[v], sizeof chain);
             for (int64_t i = v * kLanes; i < n; i += kChains) {
-#pragma GCC unroll 4
-                for (int p = 0; p < kTilePositions; ++p)
-                    __builtin_prefetch(rows.ahead[p] + i, 0, kPrefetchTo);
+                if (v == 0 && prefetch) rows.prefetch_ahead(i);
                 Floats row[kTilePositions];
 #pragma GCC unroll 4
                 for (int p = 0; p < kTilePositions; ++p) row[p] = load(rows.at[p] + i);
@@ -70,9 +65,9 @@ struct Tile {
     }
 
     /// The same for any n, the end padded with zeros.
-    void add_all(const float* q, int64_t q_stride, const Rows& rows, int64_t n) {
+    void add_all(const float* q, int64_t q_stride, const Rows& rows, int64_t n, bool prefetch) {
         const int64_t whole = n / kChains * kChains;
-        add(q, q_stride, rows, whole);
+        add(q, q_stride, rows, whole, prefetch);
         if (whole == n) return;
         float padded_q[kHeads][kChains] = {};
         float padded_rows[kTilePositions][kChains] = {};
@@ -81,7 +76,7 @@ struct Tile {
             for (int p = 0; p < kTilePositions; ++p) padded_rows[p][i - whole] = rows.at[p][i];
         }
         const Rows padded(padded_rows[0], kChains, 0, kTilePositions - 1);
-        add(padded_q[0], kChains, padded, kChains);
+        add(padded_q[0], kChains, padded, kChains, false);
     }
 
     /// One head's sums, in the first kTilePositions lanes.
@@ -105,19 +100,20 @@ void score_tile(const MlaQuery& query, int64_t head, int64_t first, int64_t last
     const Rows latent(query.latent, query.rank, first, last);
     const Rows rope(query.rope, query.rope_dim, first, last);
     Tile<kHeads> tile;
-    tile.add_all(query.q_latent + head * query.latent_stride, query.latent_stride, latent, query.rank);
-    tile.add_all(query.q_rope + head * query.rope_stride, query.rope_stride, rope, query.rope_dim);
+    tile.add_all(query.q_latent + head * query.latent_stride, query.latent_stride, latent, query.rank,
+                 head == 0);
+    tile.add_all(query.q_rope + head * query.rope_stride, query.rope_stride, rope, query.rope_dim, head == 0);
     for (int h = 0; h < kHeads; ++h) {
         const Floats score = tile.fold(h) * query.scale;
         __builtin_memcpy(scores + h * kMlaBlock, &score, kTilePositions * sizeof *scores);
     }
 }
 
-/// Runs `tiled(head)` for groups of kTileHeads heads and `single(head)` for the rest.
-template <typename Tiled, typename Single>
+/// Runs `tiled(head)` for groups of kGroup heads and `single(head)` for the rest.
+template <int kGroup, typename Tiled, typename Single>
 void for_heads(int64_t heads, const Tiled& tiled, const Single& single) {
     int64_t h = 0;
-    for (; h + kTileHeads <= heads; h += kTileHeads) tiled(h);
+    for (; h + kGroup <= heads; h += kGroup) tiled(h);
     for (; h < heads; ++h) single(h);
 }
 
@@ -199,24 +195,26 @@ void weighted_sum(const float* weights, const float* latent, int64_t rank, int64
 void attend_block(const MlaQuery& query, int64_t begin, int64_t count, float* scores, const MlaPartial& out) {
     const int64_t last = begin + count - 1;
     for (int64_t i = 0; i < count; i += kTilePositions) {
-        for_heads(
+        for_heads<kScoreHeads>(
             query.heads,
-            [&](int64_t h) { score_tile<kTileHeads>(query, h, begin + i, last, scores + h * kMlaBlock + i); },
+            [&](int64_t h) {
+                score_tile<kScoreHeads>(query, h, begin + i, last, scores + h * kMlaBlock + i);
+            },
             [&](int64_t h) { score_tile<1>(query, h, begin + i, last, scores + h * kMlaBlock + i); });
     }
     for (int64_t h = 0; h < query.heads; ++h) {
         weigh(scores + h * kMlaBlock, count, out.maximum + h, out.sum + h);
     }
     const float* latent = query.latent + begin * query.rank;
-    for_heads(
+    for_heads<kSumHeads>(
         query.heads,
         [&](int64_t h) {
-            weighted_sum<kTileHeads, kSumVectors>(scores + h * kMlaBlock, latent, query.rank, count,
-                                                  out.weighted + h * query.rank);
+            weighted_sum<kSumHeads, kSumVectors>(scores + h * kMlaBlock, latent, query.rank, count,
+                                                 out.weighted + h * query.rank);
         },
         [&](int64_t h) {
-            weighted_sum<1, 8>(scores + h * kMlaBlock, latent, query.rank, count,
-                               out.weighted + h * query.rank);
+            weighted_sum<1, kSingleSumVectors>(scores + h * kMlaBlock, latent, query.rank, count,
+                                               out.weighted + h * query.rank);
         });
 }
 
