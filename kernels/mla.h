@@ -13,8 +13,13 @@
 //
 // Shapes:   q_latent [heads][latent_stride], q_rope [heads][rope_stride]; latent [positions][rank];
 //           rope [positions][rope_dim].
-// Numerics: f32 dot products in 16 interleaved chains folded pairwise.
-// Cost:     heads * positions * (2 rank + rope_dim) multiply-adds.
+// Numerics: a score is one dot product in 16 chains over latent, then rope (each padded with zeros to a
+//           multiple of 16): element i goes to chain i % 16 by fma in ascending order; then chain j takes in
+//           chain j + 8, j + 4, j + 2, j + 1. A block's maximum and sum of weights go in 16 chains over its
+//           positions likewise; its weighted sum is fma in ascending position from zero. Binding, so every
+//           tier gives the same bits, and a head's result does not depend on which heads share the call.
+// Cost:     heads * positions * (2 rank + rope_dim) multiply-adds; latents come from memory once for all
+//           heads.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,11 @@
-// Normalizations of one vector. Statistics are accumulated in f64, in ascending order.
+// Normalizations of one vector.
+//
+// Numerics: squares are summed in f64 in 16 chains, element i in chain i % 16 in ascending order; then chain
+//           j takes in chain j + 8, j + 4, j + 2, j + 1. The factor 1 / sqrt(…) (or scale / sqrt(…)) is
+//           rounded to f32 once, and the rest is f32, from left to right. Binding, so every tier gives the
+//           same bits. Nothing overflows; a factor that is subnormal (a root mean square above 2^126) costs a
+//           few bits.
+// Cost:     reads x twice, the second time from cache; 2 flop in f64 and 2 in f32 an element.
 #pragma once
 
 #include <cstdint>

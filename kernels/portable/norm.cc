@@ -1,42 +1,43 @@
 #include "kernels/norm.h"
 
-#include <cmath>
-
+#include "kernels/portable/math.h"
+#include "kernels/portable/sums.h"
 #include "kernels/variants.h"
 
 namespace waste::kernels::WASTE_TIER {
 namespace {
 
 double sum_of_squares(const float* x, int64_t n) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < n; ++i) sum += double{x[i]} * double{x[i]};
-    return sum;
+    Wide squares;
+    for_wide(n, [&](auto at) {
+        const Wide value = at(x);
+        squares.add_product(value, value);
+    });
+    return squares.fold();
 }
 
-/// The factor stays f64: for inputs near the largest f32 its f32 value would be subnormal.
-double inverse_rms(const float* x, float eps, int64_t n) {
-    return 1.0 / std::sqrt(sum_of_squares(x, n) / static_cast<double>(n) + double{eps});
-}
-
-float sigmoid(float x) {
-    if (x >= 0.0f) return 1.0f / (1.0f + std::exp(-x));
-    const float e = std::exp(x);
-    return e / (1.0f + e);
+float inverse_rms(const float* x, float eps, int64_t n) {
+    const double mean = sum_of_squares(x, n) / static_cast<double>(n);
+    return static_cast<float>(1.0 / __builtin_sqrt(mean + double{eps}));
 }
 
 void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* y) {
-    const double factor = inverse_rms(x, eps, n);
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * factor) * weight[i];
+    const float factor = inverse_rms(x, eps, n);
+    for_strips(0, n, [=](auto strip) { strip.store(y, strip.load(x) * factor * strip.load(weight)); });
 }
 
 void rms_norm_gated(const float* x, const float* weight, const float* gate, float eps, int64_t n, float* y) {
-    const double factor = inverse_rms(x, eps, n);
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * factor) * weight[i] * sigmoid(gate[i]);
+    const float factor = inverse_rms(x, eps, n);
+    for_strips(0, n, [=](auto strip) {
+        const Floats normed = strip.load(x) * factor * strip.load(weight);
+        strip.store(y, normed * sigmoid(strip.load(gate)).value());
+    });
 }
 
 void l2_norm(const float* x, float scale, int64_t n, float* y) {
-    const double factor = double{scale} / std::sqrt(sum_of_squares(x, n) + 1e-6);
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(x[i] * factor);
+    const double root = __builtin_sqrt(sum_of_squares(x, n) + 1e-6);
+    const float factor = static_cast<float>(double{scale} / root);
+    for_strips(0, n, [=](auto strip) { strip.store(y, strip.load(x) * factor); });
 }
 
 }  // namespace

@@ -8,7 +8,6 @@
 #include <numeric>
 #include <string>
 
-#include "kernels/activation.h"
 #include "kernels/float16.h"
 #include "tests/support/golden.h"
 #include "tests/support/kernel_matrix.h"
@@ -22,12 +21,25 @@ struct Choice {
     float margin;
 };
 
+/// Rounded once; infinities and NaN as they should be.
+float sigmoid(float x) {
+    return static_cast<float>(1.0 / (1.0 + std::exp(-double{x})));
+}
+
+std::vector<float> sigmoids(std::span<const float> logits) {
+    std::vector<float> scores;
+    for (const float logit : logits) scores.push_back(sigmoid(logit));
+    return scores;
+}
+
 Choice choose(const RouterRule& rule, std::span<const float> logits, std::span<const float> bias) {
     Choice choice{std::vector<int32_t>(static_cast<size_t>(rule.top_k)),
                   std::vector<float>(static_cast<size_t>(rule.top_k)), 0.0f};
-    std::vector<float> scratch(static_cast<size_t>(2 * rule.experts));
+    const std::vector<float> scores = sigmoids(logits);
+    test::GuardedFloats scratch(rule.experts);
     choice.margin =
-        route(rule, logits.data(), bias.data(), scratch.data(), choice.ids.data(), choice.weights.data());
+        route(rule, scores.data(), bias.data(), scratch.data(), choice.ids.data(), choice.weights.data());
+    EXPECT_TRUE(scratch.guards_intact());
     return choice;
 }
 

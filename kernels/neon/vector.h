@@ -1,0 +1,17 @@
+// NEON: the vectors that kernels/portable is written in.
+#pragma once
+
+#include <arm_neon.h>
+
+namespace waste::kernels {
+namespace {
+
+constexpr int kVectorBytes = 16;
+typedef float Floats __attribute__((vector_size(kVectorBytes)));
+
+inline Floats fma(Floats a, Floats b, Floats c) {
+    return vfmaq_f32(c, a, b);
+}
+
+}  // namespace
+}  // namespace waste::kernels
