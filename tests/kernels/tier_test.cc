@@ -11,7 +11,8 @@ namespace waste::kernels {
 namespace {
 
 TEST(TierTest, NamesGoBothWays) {
-    for (const Tier tier : {Tier::scalar, Tier::avx2, Tier::avx512, Tier::neon}) {
+    for (const Tier tier :
+         {Tier::scalar, Tier::avx2, Tier::avxvnni, Tier::avx512, Tier::amx, Tier::neon, Tier::i8mm}) {
         EXPECT_EQ(tier_from_name(tier_name(tier)), tier);
     }
     EXPECT_FALSE(tier_from_name("sse9").has_value());
@@ -35,15 +36,30 @@ TEST(TierTest, EveryBinaryHasASimdTierOfItsArchitecture) {
     EXPECT_FALSE(has(Tier::neon) && has(Tier::avx2));
 }
 
+TEST(TierTest, BasesLeadToScalar) {
+    for (Tier tier : supported_tiers()) {
+        int steps = 0;
+        while (tier != Tier::scalar && steps++ < 10) {
+            EXPECT_TRUE(tier_supported(base_tier(tier))) << tier_name(tier);
+            tier = base_tier(tier);
+        }
+        EXPECT_EQ(tier, Tier::scalar);
+    }
+}
+
 TEST(KernelSetTest, IsCompleteForEverySupportedTier) {
     for (const Tier tier : supported_tiers()) {
         const KernelSet set = kernels_for(tier);
         EXPECT_EQ(set.tier, tier);
         EXPECT_NE(set.kda_step, nullptr);
+        EXPECT_NE(set.kda_chunk, nullptr);
+        EXPECT_TRUE(set.activation && set.attn_res && set.conv && set.kda_gate && set.mla && set.norm &&
+                    set.quantize)
+            << tier_name(tier);
         for (const FormatInfo& info : all_formats()) {
             const auto index = static_cast<size_t>(info.format);
-            EXPECT_NE(set.matvec_f32[index], nullptr) << tier_name(tier) << " " << info.name;
-            EXPECT_EQ(set.matvec_int8[index] != nullptr, info.int8_kernel)
+            EXPECT_NE(set.matmul_f32[index], nullptr) << tier_name(tier) << " " << info.name;
+            EXPECT_EQ(set.matmul_int8[index] != nullptr, info.int8_kernel)
                 << tier_name(tier) << " " << info.name;
         }
     }
@@ -57,9 +73,9 @@ TEST(KernelSetTest, TakesTheTiersOwnVariants) {
                 EXPECT_EQ(set.kda_step, variant.run);
             }
         }
-        for (const MatvecInt8Variant& variant : matvec_int8_variants()) {
+        for (const MatmulInt8Variant& variant : matmul_int8_variants()) {
             if (variant.tier == tier) {
-                EXPECT_EQ(set.matvec_int8[static_cast<size_t>(variant.format)], variant.run);
+                EXPECT_EQ(set.matmul_int8[static_cast<size_t>(variant.format)], variant.run);
             }
         }
     }
