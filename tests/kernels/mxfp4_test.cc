@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "kernels/format.h"
-#include "kernels/matvec.h"
+#include "kernels/matmul.h"
 #include "tests/support/golden.h"
 #include "tests/support/kernel_matrix.h"
 
@@ -116,24 +116,20 @@ TEST(Mxfp4Test, GoldenMatvecThroughEveryTier) {
         mxfp4_repack_panel(packed.data() + row * cols / 2, scale.data() + row * cols / 32, kPanelRows, cols,
                            panels.data() + row / kPanelRows * panel_bytes(Format::mxfp4, cols));
     }
-    for (const MatvecF32Variant& variant : matvec_f32_variants()) {
+    for (const MatmulF32Variant& variant : matmul_f32_variants()) {
         if (variant.format != Format::mxfp4 || !tier_supported(variant.tier)) continue;
         SCOPED_TRACE(tier_name(variant.tier));
         std::vector<float> y(expected.values.size());
-        for (int64_t i = 0; i < x.dim(0); ++i) {
-            variant.run({panels.data(), rows, cols}, x.data() + i * cols, 0, panel_count(rows),
-                        y.data() + i * rows);
-        }
+        variant.run({panels.data(), rows, cols}, x.data(), cols, x.dim(0), 0, panel_count(rows), y.data(),
+                    rows);
         EXPECT_LT(test::relative_error(y, expected.values), 5e-6);
     }
-    for (const MatvecInt8Variant& variant : matvec_int8_variants()) {
+    for (const MatmulInt8Variant& variant : matmul_int8_variants()) {
         if (variant.format != Format::mxfp4 || !tier_supported(variant.tier)) continue;
         SCOPED_TRACE(tier_name(variant.tier));
         std::vector<float> y(expected.values.size());
-        for (int64_t i = 0; i < x.dim(0); ++i) {
-            const test::QuantizedVector a(x.row(i, cols));
-            variant.run({panels.data(), rows, cols}, a.view(), 0, panel_count(rows), y.data() + i * rows);
-        }
+        const test::QuantizedTokens a(x.values, x.dim(0));
+        variant.run({panels.data(), rows, cols}, a.view(), 0, panel_count(rows), y.data(), rows);
         // Activations rounded to 1/127 of their group's maximum: a step of about 2.5 deviations / 127 /
         // sqrt(12).
         EXPECT_LT(test::relative_error(y, expected.values), 0.01);
