@@ -23,12 +23,12 @@ inline __attribute__((always_inline)) void add_f32(const float* const* w, const 
 
 /// The columns from `begin` on, padded with zeros to a block.
 struct TailColumns {
-    float at[kTileTokens][kBlockCols];
+    float at[kTileTokens * kBlockCols];
 
     void load(const float* x, int64_t x_stride, int64_t tokens, int64_t begin, int64_t cols) {
-        for (int64_t t = 0; t < tokens; ++t) {
-            for (int64_t c = 0; c < kBlockCols; ++c)
-                at[t][c] = begin + c < cols ? x[t * x_stride + begin + c] : 0.0f;
+        float* to = at;
+        for (int64_t t = 0; t < tokens; ++t, x += x_stride, to += kBlockCols) {
+            for (int64_t c = 0; c < kBlockCols; ++c) to[c] = begin + c < cols ? x[begin + c] : 0.0f;
         }
     }
 };
@@ -53,7 +53,7 @@ void multiply_tile_f32(const Panels& w, const float* x, int64_t x_stride, int64_
         int64_t stride = x_stride;
         if ((b + 1) * kBlockCols > w.cols) {
             tail.load(x, x_stride, tokens, b * kBlockCols, w.cols);
-            columns = tail.at[0];
+            columns = tail.at;
             stride = kBlockCols;
         }
         for (int64_t part = 0, t = 0; part < parts.count; t += parts.size(part++)) {
