@@ -28,6 +28,7 @@ struct Container::State {
     MappedFile trunk;
     ReadableFile trunk_reader;
     std::vector<OpenBank> banks;                             ///< as manifest.banks
+    bool fits_in_memory;                                     ///< what was read once may be expected to stay
     std::vector<std::string> files;                          ///< contents, as manifest.files
     std::unordered_map<std::string_view, size_t> tensor_at;  ///< name -> index in manifest.tensors
 };

@@ -8,6 +8,7 @@
 
 #include "container/checksum.h"
 #include "container/container_state.h"
+#include "container/machine.h"
 #include "container/text.h"
 #include "kernels/format.h"
 
@@ -69,6 +70,20 @@ Result<OpenBank> open_bank(const std::string& directory, const BankEntry& entry)
     return OpenBank{std::move(*file), std::move(*table), std::move(checked)};
 }
 
+/// Whether all files together leave a quarter of the memory to others.
+bool fits_in_memory(const Manifest& manifest) {
+    const auto machine = read_machine_memory("");
+    if (!machine) return false;
+    uint64_t left = machine->usable_bytes / 4 * 3;
+    const auto take = [&](uint64_t bytes) {
+        const bool fits = bytes <= left;
+        left -= std::min(bytes, left);
+        return fits;
+    };
+    return take(manifest.trunk_bytes) && std::all_of(manifest.banks.begin(), manifest.banks.end(),
+                                                     [&](const BankEntry& bank) { return take(bank.bytes); });
+}
+
 Result<std::string> read_carried(const std::string& directory, const CarriedFile& file) {
     const std::string path = join_path(directory, file.name);
     const auto found = file_size(path);
@@ -127,13 +142,14 @@ Result<Container> Container::open(const std::string& directory) {
     if (!trunk) return pass(trunk);
     auto trunk_reader = ReadableFile::open(trunk_path);
     if (!trunk_reader) return pass(trunk_reader);
-    auto state = std::make_unique<State>(
-        State{directory, std::move(*manifest), std::move(*trunk), std::move(*trunk_reader), {}, {}, {}});
+    auto state = std::make_unique<State>(State{
+        directory, std::move(*manifest), std::move(*trunk), std::move(*trunk_reader), {}, false, {}, {}});
     for (const BankEntry& entry : state->manifest.banks) {
         auto bank = open_bank(directory, entry);
         if (!bank) return pass(bank);
         state->banks.push_back(std::move(*bank));
     }
+    state->fits_in_memory = fits_in_memory(state->manifest);
     for (const CarriedFile& file : state->manifest.files) {
         auto content = read_carried(directory, file);
         if (!content) return pass(content);
@@ -218,8 +234,10 @@ void Container::prefetch(size_t bank, std::span<const int32_t> experts) const {
     const OpenBank& open = state_->banks[bank];
     for (const int32_t expert : experts) {
         if (expert < 0 || static_cast<size_t>(expert) >= open.table.size()) continue;
-        const ExpertEntry& entry = open.table[static_cast<size_t>(expert)];
-        open.file.advise_soon(entry.offset, entry.length);
+        const auto index = static_cast<size_t>(expert);
+        // For what is in memory the advice is a walk over its pages that takes longer than reading them.
+        if (state_->fits_in_memory && open.checked[index].load(std::memory_order_relaxed)) continue;
+        open.file.advise_soon(open.table[index].offset, open.table[index].length);
     }
 }
 

@@ -1,24 +1,17 @@
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <memory>
 
+#include "container/memory.h"
 #include "engine/bench.h"
 
 namespace waste::engine {
 namespace {
 
 constexpr size_t kBytes = size_t{1} << 30;
-constexpr size_t kHugePage = size_t{2} << 20;
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr int kPasses = 7;
-
-struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-};
 
 /// Adds up 64-bit words in as many chains as hide the latency of an addition.
 uint64_t sum_words(const std::byte* data, size_t bytes) {
@@ -36,14 +29,12 @@ uint64_t sum_words(const std::byte* data, size_t bytes) {
 }  // namespace
 
 Result<double> measure_memory_rate(int threads) {
-    const std::unique_ptr<std::byte, Free> memory(
-        static_cast<std::byte*>(std::aligned_alloc(kHugePage, kBytes)));
-    if (!memory) return fail(ErrorKind::capacity, "memory rate", "there is no GiB of memory to measure with");
     // Where the system refuses huge pages the ordinary ones are measured: they are what there is then.
-    (void)madvise(memory.get(), kBytes, MADV_HUGEPAGE);
+    const auto memory = container::SystemMemory::map(kBytes);
+    if (!memory) return fail(ErrorKind::capacity, "memory rate", "there is no GiB of memory to measure with");
     ThreadPool pool(threads);
     constexpr auto kPieces = static_cast<int64_t>(kBytes / kPiece);
-    const auto piece = [&](int64_t i) { return memory.get() + static_cast<size_t>(i) * kPiece; };
+    const auto piece = [&](int64_t i) { return memory->data() + static_cast<size_t>(i) * kPiece; };
     pool.run(kPieces, [&](int64_t i) { std::memset(piece(i), 1, kPiece); });
     double best = 0;
     std::atomic<uint64_t> sink{0};

@@ -183,9 +183,12 @@ Result<void> run_experts(Step& step, size_t bank, const float* z) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
     const int64_t width = c.expert_input_size();
-    const auto pairs = static_cast<size_t>(step.tokens * c.num_experts_per_token);
-    step.container.prefetch(bank, std::span(w.expert_ids).first(pairs));
     group_by_expert(step);
+    for (size_t expert = 0; expert + 1 < w.expert_first.size(); expert++) {
+        if (w.expert_first[expert] == w.expert_first[expert + 1]) continue;
+        const auto id = static_cast<int32_t>(expert);
+        step.container.prefetch(bank, {&id, 1});
+    }
     w.input.set(z, width, width, step.tokens);
     if (step.executor.uses_int8(step.container.manifest().banks[bank].shape.format)) {
         Input* const input = &w.input;

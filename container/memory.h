@@ -1,0 +1,31 @@
+// Memory straight from the operating system, for blocks of many MiB.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+namespace waste::container {
+
+inline constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+/// Zeroed anonymous memory on a huge page's boundary, in huge pages where the system grants them (a walk over
+/// weights or states is up to a third faster so), taken from the system only where touched. Owns its pages;
+/// move-only.
+class SystemMemory {
+  public:
+    /// Nothing where the system has no such range left.
+    static std::optional<SystemMemory> map(size_t bytes);
+    SystemMemory() = default;
+    SystemMemory(SystemMemory&& other) noexcept;
+    SystemMemory& operator=(SystemMemory&& other) noexcept;
+    ~SystemMemory();
+
+    std::byte* data() const { return data_; }
+
+  private:
+    std::byte* data_ = nullptr;
+    void* mapping_ = nullptr;
+    size_t mapped_bytes_ = 0;
+};
+
+}  // namespace waste::container
