@@ -7,22 +7,31 @@
 namespace waste::engine {
 namespace {
 
-// What a task takes of one token's weights: large enough that taking one costs nothing, small enough to balance
-// the threads.
+// Weight bytes in a task: large enough that taking one costs nothing, small enough to balance the threads and to
+// stay in a core's cache while several parts of a block's tokens pass.
 constexpr int64_t kTaskBytes = 128 << 10;
-// Tokens whose arithmetic on a weight byte takes as long as reading it from memory.
-constexpr int64_t kTokensPerRead = 4;
+// Most tokens in a task: their codes stay in that cache too, while the task's panels pass.
+constexpr int64_t kTaskTokens = 96;
 // Below this many elements a parallel region costs more than the quantization.
 constexpr int64_t kQuantizeAlone = 1 << 15;
 
-/// Even where the matrix kernels take panels in pairs.
-int64_t panels_per_task(const Product& product) {
-    const Matrix& w = *product.w;
-    const int64_t tokens = product.x->tokens;
-    const int64_t cost = kernels::panel_bytes(w.format, w.panels.cols) * (1 + tokens / kTokensPerRead);
-    const int64_t panels = std::max<int64_t>(1, kTaskBytes / cost);
-    return tokens == 1 ? panels : (panels + 1) / 2 * 2;
-}
+/// How a product is cut into tasks: panels, and within them tokens.
+struct Cut {
+    int64_t panels;  ///< of a task
+    int64_t parts;   ///< of the tokens, as even as they go
+    int64_t tasks;
+
+    explicit Cut(const Product& product) {
+        const Matrix& w = *product.w;
+        const int64_t all = kernels::panel_count(w.panels.rows);
+        const int64_t tokens = product.x->tokens;
+        panels = std::max<int64_t>(1, kTaskBytes / kernels::panel_bytes(w.format, w.panels.cols));
+        // The kernels for several tokens take panels in pairs.
+        if (tokens > 1) panels = (panels + 1) / 2 * 2;
+        parts = (tokens + kTaskTokens - 1) / kTaskTokens;
+        tasks = (all + panels - 1) / panels * parts;
+    }
+};
 
 /// The entry of `first` that holds `index`.
 size_t holder(const std::vector<int64_t>& first, int64_t index) {
@@ -68,9 +77,7 @@ void Executor::multiply(std::span<const Product> products) {
     int64_t tasks = 0;
     for (const Product& product : products) {
         first_task_.push_back(tasks);
-        const int64_t panels = kernels::panel_count(product.w->panels.rows);
-        const int64_t per_task = panels_per_task(product);
-        tasks += (panels + per_task - 1) / per_task;
+        tasks += Cut(product).tasks;
         if (uses_int8(product.w->format) && !product.x->quantized) to_quantize_.push_back(product.x);
     }
     quantize(to_quantize_);
@@ -80,14 +87,20 @@ void Executor::multiply(std::span<const Product> products) {
         const Product& product = products[index];
         const Matrix& w = *product.w;
         const Input& x = *product.x;
-        const int64_t per_task = panels_per_task(product);
-        const int64_t begin = (task - first_task_[index]) * per_task;
-        const int64_t end = std::min(begin + per_task, kernels::panel_count(w.panels.rows));
+        const Cut cut(product);
+        const int64_t index_in_product = task - first_task_[index];
+        const int64_t begin = index_in_product / cut.parts * cut.panels;
+        const int64_t end = std::min(begin + cut.panels, kernels::panel_count(w.panels.rows));
+        const int64_t part = index_in_product % cut.parts;
+        const int64_t first = x.tokens * part / cut.parts;
+        const int64_t count = x.tokens * (part + 1) / cut.parts - first;
         const auto format = static_cast<size_t>(w.format);
+        float* y = product.y + first * product.y_stride;
         if (uses_int8(w.format)) {
-            kernels_.matmul_int8[format](w.panels, x.int8(), begin, end, product.y, product.y_stride);
+            kernels_.matmul_int8[format](w.panels, x.int8().part(first, count), begin, end, y,
+                                         product.y_stride);
         } else {
-            kernels_.matmul_f32[format](w.panels, x.values, x.stride, x.tokens, begin, end, product.y,
+            kernels_.matmul_f32[format](w.panels, x.values + first * x.stride, x.stride, count, begin, end, y,
                                         product.y_stride);
         }
     });
