@@ -40,8 +40,8 @@ size_t holder(const std::vector<int64_t>& first, int64_t index) {
 
 }  // namespace
 
-Executor::Executor(Compute compute, kernels::Tier tier, int threads)
-    : compute_(compute), kernels_(kernels::kernels_for(tier)), pool_(threads) {}
+Executor::Executor(Compute compute, kernels::Tier tier, int threads, const CpuBinding& binding)
+    : compute_(compute), kernels_(kernels::kernels_for(tier)), pool_(threads, binding) {}
 
 void Executor::quantize(std::span<Input* const> inputs) {
     unquantized_.clear();

@@ -52,7 +52,7 @@ struct Product {
 /// Used by one thread at a time.
 class Executor {
   public:
-    Executor(Compute compute, kernels::Tier tier, int threads);
+    Executor(Compute compute, kernels::Tier tier, int threads, const CpuBinding& binding);
 
     Compute compute() const { return compute_; }
     kernels::Tier tier() const { return kernels_.tier; }

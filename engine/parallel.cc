@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <span>
 #include <system_error>
+
+#include "container/topology.h"
 
 namespace waste::engine {
 namespace {
@@ -22,12 +25,39 @@ uint32_t wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
     return value.load(std::memory_order_acquire);
 }
 
+/// A binding that the system refuses costs speed and nothing else, so it is not an error here.
+void run_on(std::span<const int> cpus) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+}
+
+void bind_thread(const CpuBinding& binding, size_t thread) {
+    if (binding.cpus.empty()) return;
+    const std::span<const int> all(binding.cpus);
+    run_on(binding.one_each ? all.subspan(thread % all.size(), 1) : all);
+}
+
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+AffinityOfCaller::AffinityOfCaller(const CpuBinding& binding) : before_(container::affinity_cpus()) {
+    bind_thread(binding, 0);
+}
+
+AffinityOfCaller::~AffinityOfCaller() {
+    if (thread_ == std::this_thread::get_id()) run_on(before_);
+}
+
+ThreadPool::ThreadPool(int threads, const CpuBinding& binding) {
+    if (!binding.cpus.empty()) caller_.emplace(binding);
     workers_.reserve(static_cast<size_t>(std::max(threads - 1, 0)));
     try {
-        for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { work(i); });
+        for (int i = 1; i < threads; i++)
+            workers_.emplace_back([this, i, binding] {
+                bind_thread(binding, static_cast<size_t>(i));
+                work(i);
+            });
     } catch (const std::system_error&) {
         // The system gives no more threads; those there are do the same work.
     }

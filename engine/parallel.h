@@ -10,16 +10,33 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
+#include "engine/placement.h"
+
 namespace waste::engine {
+
+/// Binds the calling thread; puts it back at the end, provided that it ends on the same thread.
+class AffinityOfCaller {
+  public:
+    explicit AffinityOfCaller(const CpuBinding& binding);
+    ~AffinityOfCaller();
+    AffinityOfCaller(const AffinityOfCaller&) = delete;
+    AffinityOfCaller& operator=(const AffinityOfCaller&) = delete;
+
+  private:
+    std::thread::id thread_ = std::this_thread::get_id();
+    std::vector<int> before_;
+};
 
 class ThreadPool {
   public:
-    /// `threads` counts the calling thread: 1 starts none. Where the system refuses threads there are fewer.
-    explicit ThreadPool(int threads);
+    /// `threads` counts the calling thread: 1 starts none. Where the system refuses threads there are fewer. With a
+    /// binding the calling thread is bound like the others, as thread 0, until the pool ends.
+    explicit ThreadPool(int threads, const CpuBinding& binding = {});
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
@@ -48,6 +65,7 @@ class ThreadPool {
     void work(int thread);
 
     std::vector<std::thread> workers_;
+    std::optional<AffinityOfCaller> caller_;
     // The region's, read only by who has taken one of its tasks: it cannot end before that task is done.
     Call call_ = nullptr;
     const void* self_ = nullptr;

@@ -48,9 +48,10 @@ Result<Session> Session::create(const Model& model, const SessionOptions& option
     if (!state) return pass(state);
     auto workspace = Workspace::allocate(config, options.workspace());
     if (!workspace) return pass(workspace);
-    return Session(model, std::move(*state), std::move(*workspace),
-                   std::make_unique<Executor>(options.compute, options.tier, options.threads),
-                   options.workspace().block_tokens);
+    return Session(
+        model, std::move(*state), std::move(*workspace),
+        std::make_unique<Executor>(options.compute, options.tier, options.threads, options.binding),
+        options.workspace().block_tokens);
 }
 
 std::span<const float> Session::logits() const {

@@ -37,6 +37,7 @@ struct SessionOptions {
     Compute compute = Compute::int8;
     kernels::Tier tier = kernels::best_tier();
     int threads = available_cpus();
+    CpuBinding binding;  ///< of the threads, the one that creates the session included
 
     WorkspaceShape workspace() const;
 };

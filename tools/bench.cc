@@ -29,11 +29,13 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  waste bench k3mini.waste\n"
     "  waste bench kl.waste --prompt 128,2048 --decode 64 --profile\n"
-    "  waste bench kl.waste --threads 8 --json > eight.json";
+    "  waste bench kl.waste --sweep\n"
+    "  waste bench kl.waste --cpus 0-7 --json > eight.json";
 
 struct Arguments {
     ModelArguments model;
     engine::BenchOptions bench;
+    bool sweep = false;
     bool json = false;
     bool quiet = false;
 };
@@ -83,7 +85,8 @@ nlohmann::ordered_json row_json(const BenchRow& row, bool profiled) {
     return json;
 }
 
-void print_json(const Arguments& arguments, const engine::Session& session, const BenchResult& result) {
+nlohmann::ordered_json result_json(const Arguments& arguments, const engine::Session& session,
+                                   const BenchResult& result) {
     nlohmann::ordered_json json;
     json["model"] = printable(arguments.model.model);
     json["tier"] = kernels::tier_name(session.executor().tier());
@@ -102,27 +105,52 @@ void print_json(const Arguments& arguments, const engine::Session& session, cons
         json["decode"]["share_of_memory_rate"] = result.decode_share_of_memory_rate();
     }
     json["logits_hash"] = fmt::format("{:016x}", result.logits_hash);
-    put_out(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return json;
 }
 
-int bench(const Arguments& arguments) {
-    const auto model = engine::Model::open(arguments.model.model);
-    if (!model) return report(model.error());
+/// 1, 2, 4, … and the default number itself.
+std::vector<int> thread_counts() {
+    const int most = engine::choose_placement(0).threads;
+    std::vector<int> counts;
+    for (int threads = 1; threads < most; threads *= 2) counts.push_back(threads);
+    counts.push_back(most);
+    return counts;
+}
+
+/// One line of the table, or one element of the JSON array.
+Result<nlohmann::ordered_json> bench_once(const engine::Model& model, const Arguments& arguments) {
     int64_t longest = 0;
     for (const int64_t length : arguments.bench.prompt_lengths) longest = std::max(longest, length);
     const auto options = session_options(arguments.model, longest + arguments.bench.decode_tokens);
-    if (!options) return report(options.error());
-    auto session = engine::Session::create(*model, *options);
-    if (!session) return report(session.error());
-    catch_interrupts();
+    if (!options) return pass(options);
+    auto session = engine::Session::create(model, *options);
+    if (!session) return pass(session);
     const bool show = !arguments.quiet && stderr_is_terminal();
-    const auto result = engine::run_bench(*model, *session, arguments.bench, [&](const std::string& what) {
+    const auto result = engine::run_bench(model, *session, arguments.bench, [&](const std::string& what) {
         if (show) put_err(fmt::format("\r\x1b[K{}", what));
         return !interrupted();
     });
     if (show) put_err("\r\x1b[K");
-    if (!result) return report(result.error());
-    (arguments.json ? print_json : print_text)(arguments, *session, *result);
+    if (!result) return pass(result);
+    if (!arguments.json) print_text(arguments, *session, *result);
+    return result_json(arguments, *session, *result);
+}
+
+int bench(Arguments& arguments) {
+    const auto model = engine::Model::open(arguments.model.model);
+    if (!model) return report(model.error());
+    catch_interrupts();
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const int threads : arguments.sweep ? thread_counts() : std::vector{arguments.model.threads}) {
+        arguments.model.threads = threads;
+        auto json = bench_once(*model, arguments);
+        if (!json) return report(json.error());
+        all.push_back(std::move(*json));
+    }
+    if (arguments.json) {
+        const nlohmann::ordered_json& shown = arguments.sweep ? all : all.front();
+        put_out(shown.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    }
     return kOk;
 }
 
@@ -146,6 +174,9 @@ void add_bench_command(CLI::App& app, Action& action) {
     command->add_option("--repeat", arguments->bench.repeats, "Times each prompt is run; the median counts")
         ->check(CLI::Range(1, 1000))
         ->capture_default_str();
+    command->add_flag("--sweep", arguments->sweep, "Once for 1, 2, 4, … threads; with --json an array")
+        ->excludes("--threads")
+        ->excludes("--cpus");
     command->add_flag("--profile", arguments->bench.profile, "Say where the time goes");
     command->add_flag("--json", arguments->json, "Print JSON");
     command->add_flag("-q,--quiet", arguments->quiet, "No progress");

@@ -64,7 +64,12 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
     command.add_option(
         "--tier", arguments.tier,
         "Instruction set: scalar, avx2, avxvnni, avx512, amx, neon, i8mm (default: the fastest)");
-    add_threads_option(command, arguments.threads);
+    command
+        .add_option(
+            "--cpus", arguments.cpus,
+            "Bind one compute thread to each of these, like 0-3,8 (default: chosen from the machine's cores)")
+        ->excludes(add_threads_option(command, arguments.threads))
+        ->type_name("LIST");
     add_block_option(command, arguments.block_tokens);
     command
         .add_option("-c,--ctx", arguments.context_length,
@@ -72,10 +77,11 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
 }
 
-void add_threads_option(CLI::App& command, int& threads) {
-    command.add_option("-t,--threads", threads, "Compute threads; results do not depend on it")
-        ->check(CLI::Range(1, 1024))
-        ->capture_default_str();
+CLI::Option* add_threads_option(CLI::App& command, int& threads) {
+    return command
+        .add_option("-t,--threads", threads,
+                    "Compute threads; results do not depend on it (default: one a fast physical core)")
+        ->check(CLI::Range(1, 1024));
 }
 
 void add_block_option(CLI::App& command, int64_t& block_tokens) {
@@ -132,7 +138,12 @@ Result<engine::SessionOptions> session_options(const ModelArguments& arguments, 
     options.context_length = arguments.context_length > 0 ? arguments.context_length : context_length;
     options.compute = arguments.compute == "f32" ? engine::Compute::f32 : engine::Compute::int8;
     options.tier = *tier;
-    options.threads = arguments.threads;
+    const auto placement = arguments.cpus.empty()
+                               ? Result<engine::Placement>(engine::choose_placement(arguments.threads))
+                               : engine::placement_on(arguments.cpus, "--cpus");
+    if (!placement) return pass(placement);
+    options.threads = placement->threads;
+    options.binding = placement->binding;
     options.block_tokens = arguments.block_tokens;
     return options;
 }

@@ -17,14 +17,15 @@ struct ModelArguments {
     std::string model;
     std::string compute = "int8";
     std::string tier;  ///< empty: WASTE_TIER, else the fastest
-    int threads = engine::available_cpus();
+    int threads = 0;   ///< 0: chosen from what the machine has
+    std::string cpus;  ///< one thread on each; empty: chosen
     int64_t block_tokens = engine::kDefaultBlockTokens;
     int64_t context_length = 0;  ///< 0: chosen by the command
 };
 
-/// Adds MODEL, --compute, --tier, --threads, --block and --ctx.
+/// Adds MODEL, --compute, --tier, --threads, --cpus, --block and --ctx.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
-void add_threads_option(CLI::App& command, int& threads);
+CLI::Option* add_threads_option(CLI::App& command, int& threads);
 void add_block_option(CLI::App& command, int64_t& block_tokens);
 
 /// A prompt: an argument, a file, token ids, or else stdin.

@@ -48,7 +48,7 @@ struct Arguments {
     std::string trunk;
     std::string experts;
     int64_t block_tokens = engine::kDefaultBlockTokens;
-    int threads = engine::available_cpus();
+    int threads = 0;
     bool as_json = false;
 };
 
@@ -239,7 +239,7 @@ int plan(const Arguments& arguments) {
         engine::SessionOptions options;
         options.context_length = length;
         options.block_tokens = arguments.block_tokens;
-        options.threads = arguments.threads;
+        options.threads = engine::choose_placement(arguments.threads).threads;
         plans.push_back(engine::plan(model->config, model->sizes, options.workspace(), usable));
     }
     (arguments.as_json ? print_json : print_text)(arguments, *model, plans, machine);

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <numeric>
 #include <vector>
+
+#include "container/topology.h"
 
 namespace waste::engine {
 namespace {
@@ -93,6 +97,61 @@ TEST_P(ThreadPoolTest, TwoPoolsDoNotMeet) {
 
 TEST(AvailableCpus, IsAtLeastOne) {
     EXPECT_GE(available_cpus(), 1);
+}
+
+std::vector<int> affinity_of_tasks(ThreadPool& pool) {
+    std::vector<int> seen;
+    std::mutex mutex;
+    pool.run(64, [&](int64_t) {
+        const std::vector<int> mine = container::affinity_cpus();
+        const std::lock_guard lock(mutex);
+        seen.insert(seen.end(), mine.begin(), mine.end());
+    });
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    return seen;
+}
+
+TEST(ThreadPoolBinding, KeepsTasksOnItsCpusAndPutsTheCallerBack) {
+    const std::vector<int> mask = container::affinity_cpus();
+    const std::vector<int> last{mask.back()};
+    for (const bool one_each : {false, true}) {
+        {
+            ThreadPool pool(3, {last, one_each});
+            EXPECT_EQ(affinity_of_tasks(pool), last);
+        }
+        EXPECT_EQ(container::affinity_cpus(), mask);
+    }
+}
+
+TEST(ThreadPoolBinding, GivesEachThreadItsOwn) {
+    const std::vector<int> mask = container::affinity_cpus();
+    if (mask.size() < 2) GTEST_SKIP() << "needs two CPUs";
+    const std::vector<int> two{mask[0], mask[1]};
+    ThreadPool pool(2, {two, true});
+    EXPECT_EQ(container::affinity_cpus(), std::vector<int>{mask[0]});
+    for (const int cpu : affinity_of_tasks(pool)) EXPECT_TRUE(cpu == two[0] || cpu == two[1]);
+}
+
+TEST(Placement, DefaultIsWithinTheMask) {
+    const std::vector<int> mask = container::affinity_cpus();
+    const Placement placement = choose_placement(0);
+    EXPECT_GE(placement.threads, 1);
+    EXPECT_LE(placement.threads, static_cast<int>(mask.size()));
+    for (const int cpu : placement.binding.cpus) {
+        EXPECT_TRUE(std::binary_search(mask.begin(), mask.end(), cpu)) << cpu;
+    }
+    EXPECT_EQ(choose_placement(7).threads, 7);
+}
+
+TEST(Placement, ListsAreCheckedAgainstTheMachine) {
+    const int last = container::affinity_cpus().back();
+    const auto one = placement_on(std::to_string(last), "--cpus");
+    ASSERT_TRUE(one) << one.error().text();
+    EXPECT_EQ(one->threads, 1);
+    EXPECT_TRUE(one->binding.one_each);
+    EXPECT_FALSE(placement_on("60000", "--cpus"));
+    EXPECT_FALSE(placement_on("zero", "--cpus"));
 }
 
 }  // namespace
