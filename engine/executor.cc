@@ -7,9 +7,10 @@
 namespace waste::engine {
 namespace {
 
-// Weight bytes in a task: large enough that taking one costs nothing, small enough to balance the threads and to
-// stay in a core's cache while several parts of a block's tokens pass.
-constexpr int64_t kTaskBytes = 128 << 10;
+// Weight bytes in a task: at most so many that they stay in a core's cache while several parts of a block's tokens
+// pass, and that the threads have some tasks each; at least so many that taking one costs nothing.
+constexpr int64_t kMostTaskBytes = 128 << 10, kLeastTaskBytes = 16 << 10;
+constexpr int64_t kTasksPerThread = 8;
 // Most tokens in a task: their codes stay in that cache too, while the task's panels pass.
 constexpr int64_t kTaskTokens = 96;
 // Below this many elements a parallel region costs more than the quantization.
@@ -21,11 +22,11 @@ struct Cut {
     int64_t parts;   ///< of the tokens, as even as they go
     int64_t tasks;
 
-    explicit Cut(const Product& product) {
+    Cut(const Product& product, int64_t task_bytes) {
         const Matrix& w = *product.w;
         const int64_t all = kernels::panel_count(w.panels.rows);
         const int64_t tokens = product.x->tokens;
-        panels = std::max<int64_t>(1, kTaskBytes / kernels::panel_bytes(w.format, w.panels.cols));
+        panels = std::max<int64_t>(1, task_bytes / kernels::panel_bytes(w.format, w.panels.cols));
         // The kernels for several tokens take panels in pairs.
         if (tokens > 1) panels = (panels + 1) / 2 * 2;
         parts = (tokens + kTaskTokens - 1) / kTaskTokens;
@@ -74,10 +75,16 @@ void Executor::quantize(std::span<Input* const> inputs) {
 
 void Executor::multiply(std::span<const Product> products) {
     first_task_.clear();
-    int64_t tasks = 0;
+    int64_t bytes = 0, tasks = 0;
+    for (const Product& product : products) {
+        const kernels::Panels& w = product.w->panels;
+        bytes += kernels::matrix_bytes(product.w->format, w.rows, w.cols);
+    }
+    const int64_t task_bytes =
+        std::clamp(bytes / (kTasksPerThread * threads()), kLeastTaskBytes, kMostTaskBytes);
     for (const Product& product : products) {
         first_task_.push_back(tasks);
-        tasks += Cut(product).tasks;
+        tasks += Cut(product, task_bytes).tasks;
         if (uses_int8(product.w->format) && !product.x->quantized) to_quantize_.push_back(product.x);
     }
     quantize(to_quantize_);
@@ -87,7 +94,7 @@ void Executor::multiply(std::span<const Product> products) {
         const Product& product = products[index];
         const Matrix& w = *product.w;
         const Input& x = *product.x;
-        const Cut cut(product);
+        const Cut cut(product, task_bytes);
         const int64_t index_in_product = task - first_task_[index];
         const int64_t begin = index_in_product / cut.parts * cut.panels;
         const int64_t end = std::min(begin + cut.panels, kernels::panel_count(w.panels.rows));

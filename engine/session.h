@@ -27,7 +27,7 @@
 
 namespace waste::engine {
 
-inline constexpr int64_t kDefaultBlockTokens = 512, kMostBlockTokens = 4096;
+inline constexpr int64_t kDefaultBlockTokens = 512;
 
 struct SessionOptions {
     int64_t context_length = 4096;  ///< most positions the sequence may have

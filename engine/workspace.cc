@@ -43,6 +43,10 @@ class Carver {
 int64_t widest_mlp(const ModelConfig& c) {
     return std::max(c.intermediate_size, c.num_shared_experts * c.moe_intermediate_size);
 }
+/// What a tile's gate may take: 16 MiB.
+constexpr int64_t kMlpTileFloats = 4 << 20;
+constexpr int64_t kLeastMlpTile = 128;
+
 int64_t mixer_width(const ModelConfig& c) {
     return std::max(c.kda_width(), c.num_attention_heads * c.v_head_dim);
 }
@@ -78,7 +82,7 @@ void carve_mixers(Carver& take, const ModelConfig& c, const WorkspaceShape& shap
 void carve_feed_forward(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
     const int64_t t = shape.block_tokens, top_k = c.num_experts_per_token;
     const int64_t expert_in = c.expert_input_size(), inner = c.moe_intermediate_size;
-    const int64_t tile = std::min(t, kMlpTile);
+    const int64_t tile = std::min(t, mlp_tile(c));
     w.router_scores = take.floats(t * c.num_experts);
     w.router_choice = take.floats(t * c.num_experts);
     w.router_weights = take.floats(t * top_k);
@@ -103,7 +107,7 @@ void carve(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Work
     w.sublayer = take.floats(t * d);
     w.logits = take.floats(std::min(t, kHeadTile) * c.vocab_size);
     take.input(w.input, std::max(t * padded_cols(std::max({d, mixer_width(c), c.expert_input_size()})),
-                                 std::min(t, kMlpTile) * padded_cols(widest_mlp(c))));
+                                 std::min(t, mlp_tile(c)) * padded_cols(widest_mlp(c))));
     const int64_t narrow = std::max(padded_cols(c.q_lora_rank), padded_cols(c.kda_head_dim));
     for (Input& input : w.low_rank) take.input(input, t * narrow);
     const int64_t head = std::max(padded_cols(c.qk_nope_head_dim), padded_cols(c.kv_lora_rank));
@@ -150,6 +154,10 @@ void allocate_lists(const ModelConfig& c, const WorkspaceShape& shape, Workspace
 }
 
 }  // namespace
+
+int64_t mlp_tile(const ModelConfig& config) {
+    return std::clamp(kMlpTileFloats / widest_mlp(config), kLeastMlpTile, kMostBlockTokens);
+}
 
 int64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
     Workspace counted = countable(config, shape);

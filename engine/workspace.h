@@ -14,9 +14,14 @@
 
 namespace waste::engine {
 
+/// Most tokens of a block.
+inline constexpr int64_t kMostBlockTokens = 4096;
+
 /// Tokens of a block that go through attention over latents, a dense MLP, an expert or lm_head together: what is
 /// wide there would take more memory than the whole rest of a large block.
-inline constexpr int64_t kMlaTile = 32, kMlpTile = 128, kExpertTile = 48, kHeadTile = 8;
+inline constexpr int64_t kMlaTile = 64, kExpertTile = 48, kHeadTile = 8;
+/// The same for a dense MLP, whose intermediate size may be many times the hidden size.
+int64_t mlp_tile(const ModelConfig& config);
 
 struct WorkspaceShape {
     int64_t block_tokens;  ///< most tokens computed together
@@ -66,7 +71,7 @@ struct Workspace {
     float *expert_gate, *expert_up;  ///< [k][I], of a single token
     float* expert_out;               ///< [T k][L], in the order of `pairs`
     float* expert_sum;               ///< [T][L]
-    float *mlp_gate, *mlp_up;        ///< [kMlpTile][widest dense or shared MLP]
+    float *mlp_gate, *mlp_up;        ///< [mlp_tile][widest dense or shared MLP]
     float* mlp_out;                  ///< [T][D]
 
     Input input;                ///< for a block of wide vectors

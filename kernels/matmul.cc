@@ -32,8 +32,8 @@ std::span<const MatmulF32Variant> matmul_f32_variants() {
 
 std::span<const MatmulInt8Variant> matmul_int8_variants() {
 #if defined(__x86_64__)
-    static const auto kAll = joined(scalar::kMatmulInt8, avx2::kMatmulInt8, avxvnni::kMatmulInt8,
-                                    avx512::kMatmulInt8, amx::kMatmulInt8);
+    static const auto kAll =
+        joined(scalar::kMatmulInt8, avx2::kMatmulInt8, avxvnni::kMatmulInt8, avx512::kMatmulInt8);
 #elif defined(__aarch64__)
     static const auto kAll = joined(scalar::kMatmulInt8, neon::kMatmulInt8, i8mm::kMatmulInt8);
 #else

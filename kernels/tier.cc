@@ -4,8 +4,6 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -21,11 +19,10 @@ struct TierName {
 };
 
 /// Slowest first.
-constexpr std::array<TierName, 7> kTiers{{{Tier::scalar, Tier::scalar, "scalar"},
+constexpr std::array<TierName, 6> kTiers{{{Tier::scalar, Tier::scalar, "scalar"},
                                           {Tier::avx2, Tier::scalar, "avx2"},
                                           {Tier::avxvnni, Tier::avx2, "avxvnni"},
                                           {Tier::avx512, Tier::avx2, "avx512"},
-                                          {Tier::amx, Tier::avx512, "amx"},
                                           {Tier::neon, Tier::scalar, "neon"},
                                           {Tier::i8mm, Tier::neon, "i8mm"}}};
 
@@ -36,35 +33,18 @@ bool has_avx2() {
            __builtin_cpu_supports("bmi2");
 }
 
-/// CPUID leaf 7 has the features that GCC 12's and Clang 14's builtin do not all know by name.
-bool has_leaf7(unsigned subleaf, unsigned eax_bits, unsigned edx_bits) {
-    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-    if (__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx) == 0) return false;
-    return (eax & eax_bits) == eax_bits && (edx & edx_bits) == edx_bits;
-}
-
+/// GCC 12's and Clang 14's builtin does not know this one by name.
 bool has_avxvnni() {
-    constexpr unsigned kAvxVnni = 1u << 4;
-    return has_avx2() && has_leaf7(1, kAvxVnni, 0);
+    constexpr unsigned kLeaf = 7, kSubleaf = 1, kAvxVnni = 1u << 4;
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    return has_avx2() && __get_cpuid_count(kLeaf, kSubleaf, &eax, &ebx, &ecx, &edx) != 0 &&
+           (eax & kAvxVnni) != 0;
 }
 
 bool has_avx512() {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512vnni");
-}
-
-/// Linux gives a process the tile registers only when it asks.
-bool may_use_tiles() {
-    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-    constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-bool has_amx() {
-    constexpr unsigned kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
-    static const bool kHas = has_avx512() && has_leaf7(0, 0, kAmxTile | kAmxInt8) && may_use_tiles();
-    return kHas;
 }
 #elif defined(__aarch64__)
 bool has_neon() {
@@ -109,8 +89,6 @@ bool tier_supported(Tier tier) {
             return has_avxvnni();
         case Tier::avx512:
             return has_avx512();
-        case Tier::amx:
-            return has_amx();
 #elif defined(__aarch64__)
         case Tier::neon:
             return has_neon();

@@ -5,7 +5,6 @@
 //   avx2     x86-64-v3 (AVX2, FMA)
 //   avxvnni  the same with AVX-VNNI (Alder Lake and newer, where AVX-512 is missing)
 //   avx512   x86-64-v4 with VNNI (Cascade Lake, Zen 4 and newer)
-//   amx      the same with AMX-INT8 tiles (Sapphire Rapids and newer)
 //   neon     Armv8.2 with the dot-product extension
 //   i8mm     the same with the int8 matrix-multiply extension
 #pragma once
@@ -16,7 +15,7 @@
 
 namespace waste::kernels {
 
-enum class Tier { scalar, avx2, avxvnni, avx512, amx, neon, i8mm };
+enum class Tier { scalar, avx2, avxvnni, avx512, neon, i8mm };
 
 std::string_view tier_name(Tier tier);
 std::optional<Tier> tier_from_name(std::string_view name);

@@ -24,7 +24,6 @@ TIER_HEADERS = {
     "avx2": {"cstddef", "cstdint", "immintrin.h"},
     "avxvnni": {"cstddef", "cstdint", "immintrin.h"},
     "avx512": {"cstddef", "cstdint", "immintrin.h"},
-    "amx": {"cstddef", "cstdint", "immintrin.h"},
     "neon": {"cstddef", "cstdint", "arm_neon.h"},
     "i8mm": {"cstddef", "cstdint", "arm_neon.h"},
 }

@@ -40,7 +40,7 @@ Result<kernels::Tier> choose_tier(const std::string& option) {
     if (!tier) {
         return fail(
             ErrorKind::invalid, place,
-            fmt::format("'{}' is not a tier; use scalar, avx2, avxvnni, avx512, amx, neon or i8mm", name));
+            fmt::format("'{}' is not a tier; use scalar, avx2, avxvnni, avx512, neon or i8mm", name));
     }
     if (!kernels::tier_supported(*tier)) {
         return fail(ErrorKind::unsupported, place,
@@ -63,7 +63,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
         ->capture_default_str();
     command.add_option(
         "--tier", arguments.tier,
-        "Instruction set: scalar, avx2, avxvnni, avx512, amx, neon, i8mm (default: the fastest)");
+        "Instruction set: scalar, avx2, avxvnni, avx512, neon, i8mm (default: the fastest)");
     command
         .add_option(
             "--cpus", arguments.cpus,

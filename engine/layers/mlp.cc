@@ -21,8 +21,9 @@ void mlp_layer(Step& step, const MlpWeights& weights, const float* x, float* out
     constexpr int64_t kPiece = 4096;
     Workspace& w = step.workspace;
     const int64_t hidden = step.config.hidden_size, width = weights.gate_proj.panels.rows;
-    for (int64_t begin = 0; begin < step.tokens; begin += kMlpTile) {
-        const int64_t tokens = std::min(kMlpTile, step.tokens - begin), elements = tokens * width;
+    const int64_t tile = mlp_tile(step.config);
+    for (int64_t begin = 0; begin < step.tokens; begin += tile) {
+        const int64_t tokens = std::min(tile, step.tokens - begin), elements = tokens * width;
         w.input.set(x + begin * hidden, hidden, hidden, tokens);
         const Product in[] = {{&weights.gate_proj, &w.input, w.mlp_gate, width},
                               {&weights.up_proj, &w.input, w.mlp_up, width}};

@@ -121,7 +121,7 @@ std::vector<Case> cases() {
     std::vector<Case> out;
     for (const char* checkpoint : {"tiny-k3", "odd-k3", "tiny-kimi-linear"}) {
         for (const Tier tier :
-             {Tier::scalar, Tier::avx2, Tier::avxvnni, Tier::avx512, Tier::amx, Tier::neon, Tier::i8mm})
+             {Tier::scalar, Tier::avx2, Tier::avxvnni, Tier::avx512, Tier::neon, Tier::i8mm})
             out.push_back({checkpoint, tier});
     }
     return out;
