@@ -6,12 +6,13 @@
 
 namespace waste::bench {
 
-Bench::Bench(int threads, Pages pages)
-    : pages_(pages),
-      all_(threads),
-      pool_(pages, all_),
-      memory_one_(pool_.measure(one_)),
-      memory_all_(pool_.measure(all_)) {
+Bench::Bench(int threads, Pages pages) : pages_(pages), all_(threads), pool_(pages, all_) {
+    measure_limits();
+}
+
+void Bench::measure_limits() {
+    memory_one_ = pool_.measure(one_);
+    memory_all_ = pool_.measure(all_);
     for (const kernels::Tier tier : kernels::supported_tiers()) {
         peaks_[tier] = {int8_peak(tier), f32_peak(tier)};
     }

@@ -46,6 +46,9 @@ class Bench {
     /// Multiply-adds a second of one thread.
     const Peaks& peaks(kernels::Tier tier) const { return peaks_.at(tier); }
 
+    /// Measures the limits of the pool and of the tiers anew.
+    void measure_limits();
+
     /// Registers the row with the library.
     void add(Row row);
 
@@ -56,8 +59,8 @@ class Bench {
     Team one_{1};
     Team all_;
     Pool pool_;
-    MemoryRates memory_one_;
-    MemoryRates memory_all_;
+    MemoryRates memory_one_{};
+    MemoryRates memory_all_{};
     std::map<kernels::Tier, Peaks> peaks_;
     std::string prepared_;        ///< the name of the row that `call_` is of
     std::function<void()> call_;  ///< kept, because the library enters a row several times

@@ -1,7 +1,8 @@
 #include "tests/bench/loop_rate.h"
 #include "tests/bench/peaks.h"
 
-// Loops stand in assembly whole, so that one object for every CPU can hold the instructions of all tiers.
+// Loops stand in assembly whole: the file is compiled with the flags of all tiers, which the assembler asks for, and
+// the compiler shall find no use for.
 
 namespace waste::bench {
 namespace {
@@ -10,7 +11,6 @@ using kernels::Tier;
 
 void loop_sdot(int64_t rounds) {
     asm volatile(
-        ".arch_extension dotprod\n"
         "1:\n"
         ".irp r,0,1,2,3,4,5,6,7,16,17,18,19,20,21,22,23\n"
         "sdot v\\r\\().4s, v30.16b, v31.16b\n"
@@ -24,7 +24,6 @@ void loop_sdot(int64_t rounds) {
 
 void loop_smmla(int64_t rounds) {
     asm volatile(
-        ".arch_extension i8mm\n"
         "1:\n"
         ".irp r,0,1,2,3,4,5,6,7,16,17,18,19,20,21,22,23\n"
         "smmla v\\r\\().4s, v30.16b, v31.16b\n"

@@ -32,7 +32,7 @@ first: what memory gives to as many threads, and the peak of the tier's own inst
 
 Rows: family/tier/format/model/ROWSxCOLS/tTHREADS or nTOKENS. Times are of one matrix (decode, product),
 token (kda), query of 8 heads (mla) or element (the rest); by the thread's CPU time, by the clock where
-there are several threads.
+there are several threads. Limits are measured before the first row and again after the last.
 of_limit: decode    weight bytes over the read rate of the same pages and threads
           kda_step  8 K V bytes over the rate of reading and writing back
           product, kda_chunk, mla   multiply-adds over the peak (int8 or f32) of one thread
@@ -75,39 +75,54 @@ std::optional<Options> parse(const std::vector<std::string>& args) {
     return options;
 }
 
+std::string_view name_of(Pages pages) {
+    return pages == Pages::huge ? "huge" : "ordinary";
+}
+
 std::string memory_lines(Pages pages, int threads, const MemoryRates& one, const MemoryRates& all) {
-    const std::string_view kind = pages == Pages::huge ? "huge" : "ordinary";
     std::string text;
     for (const auto& [count, rates] : {std::pair{1, one}, std::pair{threads, all}}) {
-        benchmark::AddCustomContext(fmt::format("{}_pages_{}_threads_read_GB/s", kind, count),
-                                    fmt::format("{:.1f}", rates.read * 1e-9));
         text += fmt::format("  memory, {:<8} pages, {:>3} threads: read {:6.1f} GB/s, update {:6.1f} GB/s\n",
-                            kind, count, rates.read * 1e-9, rates.update * 1e-9);
+                            name_of(pages), count, rates.read * 1e-9, rates.update * 1e-9);
     }
     return text;
 }
 
-/// The limits, for the table and for the JSON.
-std::string heading(Bench& bench) {
-    const int threads = bench.threads();
-    std::string text = "limits of this machine\n";
-    text += memory_lines(bench.pages(), threads, bench.memory(1), bench.memory(threads));
-    const Pages other = bench.pages() == Pages::huge ? Pages::ordinary : Pages::huge;
-    Pool pool(other, bench.team(threads));
-    text += memory_lines(other, threads, pool.measure(bench.team(1)), pool.measure(bench.team(threads)));
+/// What rows are held against.
+std::string limits_text(const Bench& bench) {
+    std::string text =
+        memory_lines(bench.pages(), bench.threads(), bench.memory(1), bench.memory(bench.threads()));
     for (const kernels::Tier tier : kernels::supported_tiers()) {
         const Peaks& peaks = bench.peaks(tier);
         if (peaks.f32 == 0.0) continue;
-        const std::string_view name = kernels::tier_name(tier);
-        benchmark::AddCustomContext(fmt::format("{}_int8_Gmac/s", name),
-                                    fmt::format("{:.1f}", peaks.int8 * 1e-9));
-        benchmark::AddCustomContext(fmt::format("{}_f32_Gmac/s", name),
-                                    fmt::format("{:.1f}", peaks.f32 * 1e-9));
-        text += fmt::format("  peak of {:<8} one thread: int8 {:6.1f} Gmac/s, f32 {:6.1f} Gmac/s\n", name,
-                            peaks.int8 * 1e-9, peaks.f32 * 1e-9);
+        text += fmt::format("  peak of {:<8} one thread: int8 {:6.1f} Gmac/s, f32 {:6.1f} Gmac/s\n",
+                            kernels::tier_name(tier), peaks.int8 * 1e-9, peaks.f32 * 1e-9);
     }
-    return text +
-           fmt::format("weights lie in {} pages\n\n", bench.pages() == Pages::huge ? "huge" : "ordinary");
+    return text;
+}
+
+/// The same for the file.
+void add_context(const Bench& bench) {
+    const auto add = [](const std::string& key, double rate) {
+        benchmark::AddCustomContext(key, fmt::format("{:.1f}", rate * 1e-9));
+    };
+    benchmark::AddCustomContext("pages", std::string(name_of(bench.pages())));
+    for (const int threads : {1, bench.threads()}) {
+        add(fmt::format("read_GB/s_t{}", threads), bench.memory(threads).read);
+        add(fmt::format("update_GB/s_t{}", threads), bench.memory(threads).update);
+    }
+    for (const kernels::Tier tier : kernels::supported_tiers()) {
+        add(fmt::format("int8_Gmac/s_{}", kernels::tier_name(tier)), bench.peaks(tier).int8);
+        add(fmt::format("f32_Gmac/s_{}", kernels::tier_name(tier)), bench.peaks(tier).f32);
+    }
+}
+
+/// Rows are held against the pages that they lie in; the other kind stands here for comparison.
+std::string other_pages_text(Bench& bench) {
+    const Pages other = bench.pages() == Pages::huge ? Pages::ordinary : Pages::huge;
+    Team& all = bench.team(bench.threads());
+    Pool pool(other, all);
+    return memory_lines(other, bench.threads(), pool.measure(bench.team(1)), pool.measure(all));
 }
 
 int run_kernels(Options& options) {
@@ -123,8 +138,13 @@ int run_kernels(Options& options) {
     add_kda_rows(bench);
     add_mla_rows(bench);
     add_pointwise_rows(bench);
-    Table table(heading(bench));
+    add_context(bench);
+    Table table(fmt::format("limits, weights in {} pages\n{}not used:\n{}\n", name_of(bench.pages()),
+                            limits_text(bench), other_pages_text(bench)));
     benchmark::RunSpecifiedBenchmarks(&table);
+    bench.measure_limits();
+    fmt::print("\nlimits after the last row: where they moved, the machine had other work\n{}",
+               limits_text(bench));
     return 0;
 }
 
