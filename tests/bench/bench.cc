@@ -18,6 +18,11 @@ void Bench::measure_limits() {
     }
 }
 
+std::vector<int> Bench::thread_counts() const {
+    if (all_.size() == 1) return {1};
+    return {1, all_.size()};
+}
+
 const std::function<void()>& Bench::prepared(const Row& row) {
     if (prepared_ != row.name) {
         call_ = row.prepare();

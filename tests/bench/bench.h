@@ -37,7 +37,8 @@ class Bench {
     Bench(int threads, Pages pages);
 
     Team& team(int threads) { return threads == 1 ? one_ : all_; }
-    int threads() const { return all_.size(); }
+    /// One, and all where that is more.
+    std::vector<int> thread_counts() const;
     Pool& pool() { return pool_; }
     Pages pages() const { return pages_; }
 

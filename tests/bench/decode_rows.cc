@@ -77,8 +77,7 @@ void add_variants(Bench& bench, std::span<const Variant> variants,
     for (const Variant& variant : variants) {
         if (!kernels::tier_supported(variant.tier)) continue;
         for (const Shape& shape : shapes_for(variant)) {
-            add(bench, variant, shape, 1);
-            if (bench.threads() > 1) add(bench, variant, shape, bench.threads());
+            for (const int threads : bench.thread_counts()) add(bench, variant, shape, threads);
         }
     }
 }

@@ -88,8 +88,7 @@ void add_chunk(Bench& bench, const kernels::KdaChunkVariant& variant) {
 void add_kda_rows(Bench& bench) {
     for (const kernels::KdaStepVariant& variant : kernels::kda_step_variants()) {
         if (!kernels::tier_supported(variant.tier)) continue;
-        add_step(bench, variant, 1);
-        if (bench.threads() > 1) add_step(bench, variant, bench.threads());
+        for (const int threads : bench.thread_counts()) add_step(bench, variant, threads);
     }
     for (const kernels::KdaChunkVariant& variant : kernels::kda_chunk_variants()) {
         if (kernels::tier_supported(variant.tier)) add_chunk(bench, variant);

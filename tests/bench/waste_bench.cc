@@ -79,19 +79,17 @@ std::string_view name_of(Pages pages) {
     return pages == Pages::huge ? "huge" : "ordinary";
 }
 
-std::string memory_lines(Pages pages, int threads, const MemoryRates& one, const MemoryRates& all) {
-    std::string text;
-    for (const auto& [count, rates] : {std::pair{1, one}, std::pair{threads, all}}) {
-        text += fmt::format("  memory, {:<8} pages, {:>3} threads: read {:6.1f} GB/s, update {:6.1f} GB/s\n",
-                            name_of(pages), count, rates.read * 1e-9, rates.update * 1e-9);
-    }
-    return text;
+std::string memory_line(Pages pages, int threads, const MemoryRates& rates) {
+    return fmt::format("  memory, {:<8} pages, {:>3} threads: read {:6.1f} GB/s, update {:6.1f} GB/s\n",
+                       name_of(pages), threads, rates.read * 1e-9, rates.update * 1e-9);
 }
 
 /// What rows are held against.
 std::string limits_text(const Bench& bench) {
-    std::string text =
-        memory_lines(bench.pages(), bench.threads(), bench.memory(1), bench.memory(bench.threads()));
+    std::string text;
+    for (const int threads : bench.thread_counts()) {
+        text += memory_line(bench.pages(), threads, bench.memory(threads));
+    }
     for (const kernels::Tier tier : kernels::supported_tiers()) {
         const Peaks& peaks = bench.peaks(tier);
         if (peaks.f32 == 0.0) continue;
@@ -107,7 +105,7 @@ void add_context(const Bench& bench) {
         benchmark::AddCustomContext(key, fmt::format("{:.1f}", rate * 1e-9));
     };
     benchmark::AddCustomContext("pages", std::string(name_of(bench.pages())));
-    for (const int threads : {1, bench.threads()}) {
+    for (const int threads : bench.thread_counts()) {
         add(fmt::format("read_GB/s_t{}", threads), bench.memory(threads).read);
         add(fmt::format("update_GB/s_t{}", threads), bench.memory(threads).update);
     }
@@ -120,9 +118,12 @@ void add_context(const Bench& bench) {
 /// Rows are held against the pages that they lie in; the other kind stands here for comparison.
 std::string other_pages_text(Bench& bench) {
     const Pages other = bench.pages() == Pages::huge ? Pages::ordinary : Pages::huge;
-    Team& all = bench.team(bench.threads());
-    Pool pool(other, all);
-    return memory_lines(other, bench.threads(), pool.measure(bench.team(1)), pool.measure(all));
+    Pool pool(other, bench.team(bench.thread_counts().back()));
+    std::string text;
+    for (const int threads : bench.thread_counts()) {
+        text += memory_line(other, threads, pool.measure(bench.team(threads)));
+    }
+    return text;
 }
 
 int run_kernels(Options& options) {
