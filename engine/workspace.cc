@@ -140,16 +140,37 @@ Workspace countable(const ModelConfig& c, const WorkspaceShape& shape) {
     return w;
 }
 
+int64_t float_bytes(const ModelConfig& c, const WorkspaceShape& shape) {
+    Workspace counted = countable(c, shape);
+    Carver take(nullptr);
+    carve(take, c, shape, counted);
+    return take.used() * static_cast<int64_t>(sizeof(float));
+}
+
+int64_t most_pairs(const ModelConfig& c, const WorkspaceShape& shape) {
+    return shape.block_tokens * c.num_experts_per_token;
+}
+int64_t most_expert_tasks(const ModelConfig& c, const WorkspaceShape& shape) {
+    // Every expert may have a last task that is not full.
+    const int64_t pairs = most_pairs(c, shape);
+    return std::min(pairs, pairs / kExpertTile + c.num_experts);
+}
+
+/// Of those lists that grow with the block.
+int64_t list_bytes(const ModelConfig& c, const WorkspaceShape& shape) {
+    constexpr int64_t kPair = sizeof(int32_t) + 2 * sizeof(int64_t), kTask = sizeof(ExpertTask);
+    return kPair * most_pairs(c, shape) + kTask * most_expert_tasks(c, shape);
+}
+
 void allocate_lists(const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
     const auto top_k = static_cast<size_t>(c.num_experts_per_token);
-    const size_t pairs = static_cast<size_t>(shape.block_tokens) * top_k;
+    const auto pairs = static_cast<size_t>(most_pairs(c, shape));
     w.expert_matrices.resize(3 * top_k);
     w.expert_ids.resize(pairs);
     w.expert_first.resize(static_cast<size_t>(c.num_experts) + 1);
     w.pairs.resize(pairs);
     w.pair_row.resize(pairs);
-    // Every expert may have a last task that is not full.
-    w.expert_tasks.reserve(std::min(pairs, pairs / kExpertTile + static_cast<size_t>(c.num_experts)));
+    w.expert_tasks.reserve(static_cast<size_t>(most_expert_tasks(c, shape)));
     w.products.reserve(std::max<size_t>(2 * w.inputs.size(), 8));
 }
 
@@ -160,15 +181,13 @@ int64_t mlp_tile(const ModelConfig& config) {
 }
 
 int64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
-    Workspace counted = countable(config, shape);
-    Carver take(nullptr);
-    carve(take, config, shape, counted);
-    return take.used() * static_cast<int64_t>(sizeof(float));
+    return float_bytes(config, shape) + list_bytes(config, shape);
 }
 
 Result<Workspace> Workspace::allocate(const ModelConfig& config, const WorkspaceShape& shape) {
     Workspace out = countable(config, shape);
-    auto memory = Buffer::allocate(bytes(config, shape) / static_cast<int64_t>(sizeof(float)), "activations");
+    auto memory =
+        Buffer::allocate(float_bytes(config, shape) / static_cast<int64_t>(sizeof(float)), "activations");
     if (!memory) return pass(memory);
     out.memory_ = std::move(*memory);
     Carver take(out.memory_.data());

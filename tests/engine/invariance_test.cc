@@ -87,6 +87,17 @@ TEST_P(Invariance, BlockSize) {
     }
 }
 
+/// The feeds after the first begin inside a chunk, and their blocks must end at one.
+TEST_P(Invariance, BlockSizeOffTheGrid) {
+    SessionOptions wide = options(2, kernels::best_tier());
+    const std::vector<size_t> pieces{10, 5, kTokens};
+    const auto one_block = run(converted_.model(), wide, pieces);
+    for (const int64_t block : {64, 128, 192}) {
+        wide.block_tokens = block;
+        EXPECT_TRUE(same_bits(run(converted_.model(), wide, pieces), one_block)) << "blocks of " << block;
+    }
+}
+
 TEST_P(Invariance, PiecesThatTearNoChunk) {
     const SessionOptions two = options(2, kernels::best_tier());
     const auto whole = run(converted_.model(), two);

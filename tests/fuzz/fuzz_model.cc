@@ -11,6 +11,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ namespace engine = waste::engine;
 constexpr uint64_t kMostElements = 1 << 18;
 constexpr int64_t kMostLayers = 64;
 constexpr int64_t kTokens = 3;
+// A chunk of KDA that is full, and tiles that are not.
+constexpr int64_t kPrompt = 70;
 
 void find_leaves(json& value, std::vector<json*>& leaves) {
     if (value.is_structured()) {
@@ -115,6 +118,10 @@ void require(const waste::Result<T>& result) {
     require(result.has_value(), result ? "" : result.error().text());
 }
 
+void require_finite(std::span<const float> logits) {
+    for (const float logit : logits) require(std::isfinite(logit), "a logit is not finite");
+}
+
 }  // namespace
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
@@ -138,14 +145,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto model = engine::Model::open(directory.path());
     require(model);
     engine::SessionOptions options;
-    options.context_length = std::min(kTokens + 1, config->max_context);
+    options.context_length = std::min(kPrompt + kTokens + 1, config->max_context);
     options.threads = 2;
     auto session = engine::Session::create(*model, options);
     require(session);
-    for (int64_t i = 0; i < std::min(kTokens, options.context_length); i++) {
-        const auto id = static_cast<int32_t>(i % config->vocab_size);
-        require(session->feed({&id, 1}));
+    // The prompt in one piece, then token by token: the two take different paths.
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < std::min(kPrompt + kTokens, options.context_length); i++) {
+        ids.push_back(static_cast<int32_t>(i % config->vocab_size));
     }
-    for (const float logit : session->logits()) require(std::isfinite(logit), "a logit is not finite");
+    const auto prompt = static_cast<size_t>(std::min(kPrompt, options.context_length));
+    require(session->feed(std::span(ids).first(prompt)));
+    require_finite(session->logits());
+    for (const int32_t& id : std::span(ids).subspan(prompt)) require(session->feed({&id, 1}));
+    require_finite(session->logits());
     return 0;
 }

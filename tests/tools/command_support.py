@@ -36,8 +36,8 @@ class CommandTest(unittest.TestCase):
 
     def start(self, *arguments, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
-        return subprocess.Popen([self.binary, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                **options)
+        options.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen([self.binary, *arguments], stdout=subprocess.PIPE, **options)
 
     def run_command(self, *arguments, timeout=120, **options):
         """(exit code, stdout, stderr); a code below zero is the signal that ended it."""
