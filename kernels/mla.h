@@ -27,7 +27,7 @@
 namespace waste::kernels {
 
 inline constexpr int64_t kMlaBlock = 256;
-inline constexpr int64_t kMlaSpan = 16 * kMlaBlock;
+inline constexpr int64_t kMlaSpan = 4 * kMlaBlock;
 /// Most heads of one call.
 inline constexpr int64_t kMlaHeads = 8;
 

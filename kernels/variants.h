@@ -94,9 +94,6 @@ extern const MlaKernels kMla;
 extern const NormKernels kNorm;
 extern const QuantizeKernels kQuantize;
 }  // namespace avx512
-namespace amx {
-extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
-}
 namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];

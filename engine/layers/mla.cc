@@ -70,10 +70,7 @@ class Attention {
     void run(int64_t begin, int64_t end) {
         spans_ = span_count(end - 1);
         const int64_t heads = c_.num_attention_heads;
-        // Fewer heads a task where there would be too few tasks for the threads.
-        const int64_t tasks_a_head = (end - begin) * spans_;
-        const int64_t threads = step_.executor.pool().size();
-        group_ = std::clamp<int64_t>(heads * tasks_a_head / threads, 1, kernels::kMlaHeads);
+        group_ = heads_a_task((end - begin) * spans_);
         const int64_t groups = (heads + group_ - 1) / group_;
         step_.executor.pool().run((end - begin) * groups * spans_, [&](int64_t task, int thread) {
             const int64_t token = begin + task / spans_ / groups;
@@ -90,6 +87,16 @@ class Attention {
     int64_t span_count(int64_t token) const { return (positions(token) - 1) / kernels::kMlaSpan + 1; }
 
   private:
+    /// As many heads as the kernel takes, because they share the latents they read; half of them, or one, where that
+    /// would leave threads without a task. The kernel is at its best with multiples of four.
+    int64_t heads_a_task(int64_t pieces) const {
+        const int64_t tasks_wanted = step_.executor.threads();
+        for (const int64_t group : {kernels::kMlaHeads, kernels::kMlaHeads / 2}) {
+            if ((c_.num_attention_heads + group - 1) / group * pieces >= tasks_wanted) return group;
+        }
+        return 1;
+    }
+
     int64_t positions(int64_t token) const { return step_.position + tile_begin_ + token + 1; }
     int64_t heads_from(int64_t head) const { return std::min(group_, c_.num_attention_heads - head); }
 

@@ -50,32 +50,6 @@ void loop_maddubs_256(int64_t rounds) {
           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
-/// Sixteen rows of 64 bytes in each of eight tiles; two are factors, six take sums.
-void loop_tiles(int64_t rounds) {
-    struct alignas(64) Config {
-        uint8_t palette = 1;
-        uint8_t start_row = 0;
-        uint8_t reserved[14] = {};
-        uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-        uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    };
-    static_assert(sizeof(Config) == 64);
-    const Config config;
-    asm volatile(
-        "ldtilecfg %1\n"
-        ".irp r,0,1,2,3,4,5,6,7\n"
-        "tilezero %%tmm\\r\n"
-        ".endr\n"
-        "1:\n"
-        ".irp r,0,1,2,3,4,5\n"
-        "tdpbssd %%tmm6, %%tmm7, %%tmm\\r\n"
-        ".endr\n"
-        "dec %0\n jnz 1b\n tilerelease\n"
-        : "+r"(rounds)
-        : "m"(config)
-        : "cc");
-}
-
 // Zeros, because garbage may be subnormal, which is slow.
 void loop_fma_512(int64_t rounds) {
     asm volatile(
@@ -117,8 +91,6 @@ double int8_peak(Tier tier) {
             return loop_rate(loop_vnni_256, 12 * 32);
         case Tier::avx512:
             return loop_rate(loop_vnni_512, 16 * 64);
-        case Tier::amx:
-            return loop_rate(loop_tiles, 6 * 16 * 16 * 64);
         default:
             return 0.0;
     }
@@ -130,7 +102,6 @@ double f32_peak(Tier tier) {
         case Tier::avxvnni:
             return loop_rate(loop_fma_256, 12 * 8);
         case Tier::avx512:
-        case Tier::amx:
             return loop_rate(loop_fma_512, 16 * 16);
         default:
             return 0.0;
