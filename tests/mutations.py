@@ -4,9 +4,9 @@
   tests/mutations.py [--only WORD]
 
 A mistake is a small textual patch to our own source, applied to a copy of the tree under build/mutations. The
-kernel tests, the golden tests and those of what must not change a result are rebuilt and run; a mistake that no test notices is a hole in the tests, and
-the script exits with 1. Each `old` text must stand exactly once in its file, so a patch that no longer fits the
-source is an error and not a silent success.
+kernel tests, the golden tests and those of what must not change a result are rebuilt and run; a mistake that no
+test notices is a hole in the tests, and the script exits with 1. Each `old` text must stand exactly once in its
+file, so a patch that no longer fits the source is an error and not a silent success.
 """
 import argparse
 import os

@@ -8,8 +8,8 @@ import json
 import command_support
 from command_support import CommandTest
 
-COMPONENTS = {"residual", "kda_projections", "kda_heads", "mla_projections", "mla_attention", "router", "experts", "mlp",
-              "head"}
+COMPONENTS = {"residual", "kda_projections", "kda_heads", "mla_projections", "mla_attention", "router", "experts",
+              "mlp", "head"}
 
 
 class BenchTest(CommandTest):
