@@ -21,6 +21,7 @@ ARROWS = {
 # would be compiled for that tier, and the linker may hand the copy to code that runs on every CPU.
 TIER_HEADERS = {
     "scalar": {"cstddef", "cstdint"},
+    "portable": {"cstddef", "cstdint", "utility"},  # compiled for each tier; <utility> for integer sequences, types only
     "avx2": {"cstddef", "cstdint", "immintrin.h"},
     "avxvnni": {"cstddef", "cstdint", "immintrin.h"},
     "avx512": {"cstddef", "cstdint", "immintrin.h"},
