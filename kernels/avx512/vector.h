@@ -6,8 +6,8 @@
 namespace waste::kernels {
 namespace {
 
-constexpr int kVectorBytes = 64;
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
+inline constexpr int kVectorBytes = 64;
+using Floats __attribute__((vector_size(kVectorBytes))) = float;
 
 inline Floats fma(Floats a, Floats b, Floats c) {
     return _mm512_fmadd_ps(a, b, c);

@@ -6,8 +6,8 @@
 namespace waste::kernels {
 namespace {
 
-constexpr int kVectorBytes = 16;
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
+inline constexpr int kVectorBytes = 16;
+using Floats __attribute__((vector_size(kVectorBytes))) = float;
 
 inline Floats fma(Floats a, Floats b, Floats c) {
     return vfmaq_f32(c, a, b);

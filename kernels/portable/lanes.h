@@ -16,14 +16,14 @@
 namespace waste::kernels {
 namespace {
 
-constexpr int kLanes = kVectorBytes / 4;
+inline constexpr int kLanes = kVectorBytes / 4;
 
-typedef int32_t Ints __attribute__((vector_size(kVectorBytes)));
-typedef uint32_t Bits __attribute__((vector_size(kVectorBytes)));
-typedef double Doubles __attribute__((vector_size(kVectorBytes)));
+using Ints __attribute__((vector_size(kVectorBytes))) = int32_t;
+using Bits __attribute__((vector_size(kVectorBytes))) = uint32_t;
+using Doubles __attribute__((vector_size(kVectorBytes))) = double;
 
 /// A vector at any address of a float.
-typedef float FloatsAnywhere __attribute__((vector_size(kVectorBytes), aligned(4), may_alias));
+using FloatsAnywhere __attribute__((vector_size(kVectorBytes), aligned(4), may_alias)) = float;
 
 [[gnu::always_inline]] inline Floats load(const float* p) {
     return *reinterpret_cast<const FloatsAnywhere*>(p);
@@ -39,7 +39,7 @@ inline Floats all(float x) {
 
 /// A whole vector of a row.
 struct Strip {
-    static constexpr int64_t count = kLanes;
+    static constexpr int64_t count = kLanes;  // NOLINT(readability-identifier-naming): as in PartStrip
     int64_t begin;
     Floats load(const float* row) const { return kernels::load(row + begin); }
     void store(float* row, Floats v) const { kernels::store(row + begin, v); }

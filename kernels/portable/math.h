@@ -8,7 +8,7 @@
 namespace waste::kernels {
 namespace {
 
-constexpr uint32_t kSignBit = 0x80000000u;
+inline constexpr uint32_t kSignBit = 0x80000000u;
 
 inline Floats negative_magnitude(Floats x) {
     return (Floats)((Bits)x | kSignBit);

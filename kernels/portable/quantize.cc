@@ -12,10 +12,10 @@ constexpr int kGroupVectors = kGroupCols / kLanes;
 constexpr float kLeastMagnitude = 0x1p-120f;
 
 /// One value for each of a block's four groups.
-typedef float GroupFloats __attribute__((vector_size(16)));
-typedef int32_t GroupInts __attribute__((vector_size(16)));
-typedef int8_t Codes __attribute__((vector_size(kLanes)));
-typedef int8_t Bytes __attribute__((vector_size(kVectorBytes)));
+using GroupFloats __attribute__((vector_size(16))) = float;
+using GroupInts __attribute__((vector_size(16))) = int32_t;
+using Codes __attribute__((vector_size(kLanes))) = int8_t;
+using Bytes __attribute__((vector_size(kVectorBytes))) = int8_t;
 
 template <typename V>
 struct MaxOp {
@@ -73,7 +73,8 @@ void quantize_block(const float* x, int8_t* codes, float* scales, int32_t* sums)
     const GroupInts keep = (magnitude >= kLeastMagnitude) & (bits < 0x7f800000);
     const GroupFloats inverse = (GroupFloats)((GroupInts)(127.0f / magnitude) & keep);
     // Infinity and NaN less themselves are NaN, numbers are zero.
-    const GroupFloats scale = (GroupFloats)((GroupInts)(magnitude / 127.0f) & keep) + (magnitude - magnitude);
+    const GroupFloats damage = magnitude - magnitude;  // NOLINT(misc-redundant-expression)
+    const GroupFloats scale = (GroupFloats)((GroupInts)(magnitude / 127.0f) & keep) + damage;
     __builtin_memcpy(scales, &scale, sizeof scale);
 
     Ints sum[kBlockGroups];

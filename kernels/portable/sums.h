@@ -7,8 +7,8 @@
 namespace waste::kernels {
 namespace {
 
-constexpr int kChains = 16;
-constexpr int kChainVectors = kChains / kLanes;
+inline constexpr int kChains = 16;
+inline constexpr int kChainVectors = kChains / kLanes;
 
 template <typename V>
 struct AddOp {

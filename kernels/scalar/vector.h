@@ -4,8 +4,8 @@
 namespace waste::kernels {
 namespace {
 
-constexpr int kVectorBytes = 16;
-typedef float Floats __attribute__((vector_size(kVectorBytes)));
+inline constexpr int kVectorBytes = 16;
+using Floats __attribute__((vector_size(kVectorBytes))) = float;
 
 inline Floats fma(Floats a, Floats b, Floats c) {
     return Floats{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1]),
