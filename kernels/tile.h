@@ -34,7 +34,9 @@ struct EvenParts {
     int64_t larger;  ///< so many parts, the first ones, have one more than `small`
 
     EvenParts(int64_t total, int64_t most)
-        : count((total + most - 1) / most), small(total / count), larger(total - small * count) {}
+        : count((total + most - 1) / most),
+          small(count > 0 ? total / count : 0),
+          larger(total - small * count) {}
     int64_t size(int64_t part) const { return part < larger ? small + 1 : small; }
 };
 
