@@ -38,9 +38,8 @@ Result<kernels::Tier> choose_tier(const std::string& option) {
     const char* place = !option.empty() ? "--tier" : "WASTE_TIER";
     const auto tier = kernels::tier_from_name(name);
     if (!tier) {
-        return fail(
-            ErrorKind::invalid, place,
-            fmt::format("'{}' is not a tier; use scalar, avx2, avxvnni, avx512, neon or i8mm", name));
+        return fail(ErrorKind::invalid, place,
+                    fmt::format("'{}' is not a tier; use scalar, avx2, avxvnni, avx512, neon or i8mm", name));
     }
     if (!kernels::tier_supported(*tier)) {
         return fail(ErrorKind::unsupported, place,
@@ -61,9 +60,8 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
                     "int8: activations in 8 bits where weights are quantized; f32: exact, slower")
         ->check(CLI::IsMember({"int8", "f32"}))
         ->capture_default_str();
-    command.add_option(
-        "--tier", arguments.tier,
-        "Instruction set: scalar, avx2, avxvnni, avx512, neon, i8mm (default: the fastest)");
+    command.add_option("--tier", arguments.tier,
+                       "Instruction set: scalar, avx2, avxvnni, avx512, neon, i8mm (default: the fastest)");
     command
         .add_option(
             "--cpus", arguments.cpus,
