@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -116,12 +117,14 @@ using Cpus = std::vector<const Cpu*>;
 /// Places `threads` on as many of `cpus`, filling the groups that `keys` form, outer ones first.
 void fill_groups(const Cpus& cpus, size_t threads, std::span<int Cpu::*const> keys, std::vector<int>& out) {
     if (keys.empty()) {
-        for (size_t i = 0; i < threads; i++) out.push_back(cpus[i]->id);
+        std::transform(cpus.begin(), cpus.begin() + static_cast<std::ptrdiff_t>(threads),
+                       std::back_inserter(out), [](const Cpu* cpu) { return cpu->id; });
         return;
     }
     std::map<int, Cpus> by_key;
     for (const Cpu* cpu : cpus) by_key[cpu->*keys.front()].push_back(cpu);
     std::vector<Cpus> groups;
+    groups.reserve(by_key.size());
     for (auto& [key, group] : by_key) groups.push_back(std::move(group));
     std::stable_sort(groups.begin(), groups.end(),
                      [](const Cpus& a, const Cpus& b) { return a.size() > b.size(); });
