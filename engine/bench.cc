@@ -61,9 +61,8 @@ class Bench {
             *std::max_element(options_.prompt_lengths.begin(), options_.prompt_lengths.end());
         ids_ = arbitrary_ids(longest + options_.decode_tokens, model_.config().vocab_size);
         BenchResult out{};
-        if (!go_on_("warming up")) return interrupted();
         session_.clear();
-        if (const auto ok = session_.feed(first(longest)); !ok) return pass(ok);
+        if (const auto ok = read_prompt(longest, "warming up"); !ok) return pass(ok);
         const auto rate = measure_memory_rate(session_.executor().threads());
         if (!rate) return pass(rate);
         out.memory_bytes_per_second = *rate;
@@ -87,16 +86,22 @@ class Bench {
     }
     static tl::unexpected<Error> interrupted() { return fail(ErrorKind::interrupted, "bench", "stopped"); }
 
+    /// Asks before each of its blocks whether to go on.
+    Result<void> read_prompt(int64_t length, const std::string& what) {
+        if (!go_on_(what)) return interrupted();
+        const auto fed = session_.feed(first(length), nullptr, [&] { return go_on_(what); });
+        if (fed && session_.position() < length) return interrupted();
+        return fed;
+    }
+
     Result<BenchRow> run_prompt(int64_t length) {
         BenchRow row{0, length, {}, {}};
         for (int i = 0; i < options_.repeats; i++) {
-            if (!go_on_(fmt::format("prompt of {}, {} of {}", length, i + 1, options_.repeats))) {
-                return interrupted();
-            }
+            const std::string what = fmt::format("prompt of {}, {} of {}", length, i + 1, options_.repeats);
             session_.clear();
             session_.set_profile(options_.profile ? &row.profile : nullptr);
             const auto start = Clock::now();
-            const auto fed = session_.feed(first(length));
+            const auto fed = read_prompt(length, what);
             row.seconds.push_back(seconds_since(start));
             session_.set_profile(nullptr);
             if (!fed) return pass(fed);

@@ -44,7 +44,7 @@ struct BenchResult {
 
 /// Clears the session and leaves it in use. Token ids are arbitrary and the same each time. Before the first row
 /// a prompt is run untimed, so that mapped weights are in memory if they fit. `go_on(what)` is called before
-/// every timed piece; false ends with ErrorKind::interrupted.
+/// every block of a prompt and every token; false ends with ErrorKind::interrupted.
 Result<BenchResult> run_bench(const Model& model, Session& session, const BenchOptions& options,
                               const std::function<bool(const std::string&)>& go_on);
 

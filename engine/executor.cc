@@ -56,21 +56,35 @@ void Executor::quantize(std::span<Input* const> inputs) {
         vectors += x->tokens;
         elements += x->tokens * x->cols;
     }
-    const auto quantize_one = [&](const Input& x, int64_t token) {
-        const int64_t at = token * kernels::kBlockGroups;
-        kernels_.quantize->int8(x.values + token * x.stride, x.cols, x.tokens,
-                                x.codes + token * kernels::kBlockCols, x.scales + at, x.sums + at);
-    };
     if (elements <= kQuantizeAlone) {
         for (const Input* x : unquantized_) {
-            for (int64_t token = 0; token < x->tokens; token++) quantize_one(*x, token);
+            for (int64_t token = 0; token < x->tokens; token++) quantize_token(*x, token);
         }
         return;
     }
     pool_.run(vectors, [&](int64_t vector) {
         const size_t index = holder(first_vector_, vector);
-        quantize_one(*unquantized_[index], vector - first_vector_[index]);
+        quantize_token(*unquantized_[index], vector - first_vector_[index]);
     });
+}
+
+void Executor::quantize_token(const Input& x, int64_t token) const {
+    const int64_t at = token * kernels::kBlockGroups;
+    kernels_.quantize->int8(x.values + token * x.stride, x.cols, x.tokens,
+                            x.codes + token * kernels::kBlockCols, x.scales + at, x.sums + at);
+}
+
+void Executor::multiply_part(const Matrix& w, const Input& x, int64_t panel_begin, int64_t panel_end,
+                             int64_t first, int64_t count, float* y, int64_t y_stride) const {
+    const auto format = static_cast<size_t>(w.format);
+    y += first * y_stride;
+    if (uses_int8(w.format)) {
+        kernels_.matmul_int8[format](w.panels, x.int8().part(first, count), panel_begin, panel_end, y,
+                                     y_stride);
+    } else {
+        kernels_.matmul_f32[format](w.panels, x.values + first * x.stride, x.stride, count, panel_begin,
+                                    panel_end, y, y_stride);
+    }
 }
 
 void Executor::multiply(std::span<const Product> products) {
@@ -101,15 +115,7 @@ void Executor::multiply(std::span<const Product> products) {
         const int64_t part = index_in_product % cut.parts;
         const int64_t first = x.tokens * part / cut.parts;
         const int64_t count = x.tokens * (part + 1) / cut.parts - first;
-        const auto format = static_cast<size_t>(w.format);
-        float* y = product.y + first * product.y_stride;
-        if (uses_int8(w.format)) {
-            kernels_.matmul_int8[format](w.panels, x.int8().part(first, count), begin, end, y,
-                                         product.y_stride);
-        } else {
-            kernels_.matmul_f32[format](w.panels, x.values + first * x.stride, x.stride, count, begin, end, y,
-                                        product.y_stride);
-        }
+        multiply_part(w, x, begin, end, first, count, product.y, product.y_stride);
     });
 }
 

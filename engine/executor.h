@@ -70,6 +70,13 @@ class Executor {
     /// Makes the quantized form of each input that has none yet.
     void quantize(std::span<Input* const> inputs);
 
+    // For tasks, on the calling thread alone:
+    /// The quantized form of one vector of x.
+    void quantize_token(const Input& x, int64_t token) const;
+    /// y = x w^T for panels [panel_begin, panel_end) and tokens [first, first + count) of x; y stands at token 0.
+    void multiply_part(const Matrix& w, const Input& x, int64_t panel_begin, int64_t panel_end, int64_t first,
+                       int64_t count, float* y, int64_t y_stride) const;
+
     /// Calls f(token) for each, on all threads where there are several.
     template <typename F>
     void each_token(int64_t tokens, const F& f) {

@@ -19,15 +19,15 @@ void take_variants(Tier tier, KernelSet& set) {
     for (const KdaChunkVariant& variant : kda_chunk_variants()) {
         if (variant.tier == tier) set.kda_chunk = variant.run;
     }
-    for (const PortableKernels& portable : portable_kernels()) {
-        if (portable.tier != tier) continue;
-        set.activation = portable.activation;
-        set.attn_res = portable.attn_res;
-        set.conv = portable.conv;
-        set.kda_gate = portable.kda_gate;
-        set.mla = portable.mla;
-        set.norm = portable.norm;
-        set.quantize = portable.quantize;
+    for (const PortableKernels* portable : portable_kernels()) {
+        if (portable->tier != tier) continue;
+        set.activation = portable->activation;
+        set.attn_res = portable->attn_res;
+        set.conv = portable->conv;
+        set.kda_gate = portable->kda_gate;
+        set.mla = portable->mla;
+        set.norm = portable->norm;
+        set.quantize = portable->quantize;
     }
 }
 

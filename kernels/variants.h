@@ -38,7 +38,7 @@ inline constexpr int kInt8FormatCount = 3;
 /// Columns of the state that the vector form of the KDA chunk kernel takes through all blocks at once.
 inline constexpr int64_t kKdaStripCols = 32;
 
-/// What kernels/portable has, compiled for one tier.
+/// What kernels/portable has, compiled for one tier (portable/table.cc).
 struct PortableKernels {
     Tier tier;
     const ActivationKernels* activation;
@@ -49,7 +49,8 @@ struct PortableKernels {
     const NormKernels* norm;
     const QuantizeKernels* quantize;
 };
-std::span<const PortableKernels> portable_kernels();
+/// The tiers that kernels/portable is compiled for, slowest first.
+std::span<const PortableKernels* const> portable_kernels();
 
 // A tier's rows of each table, one a format; its single kernels; and its compilation of kernels/portable.
 namespace scalar {
@@ -57,26 +58,14 @@ extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
-extern const ActivationKernels kActivation;
-extern const AttnResKernels kAttnRes;
-extern const ConvKernels kConv;
-extern const KdaGateKernels kKdaGate;
-extern const MlaKernels kMla;
-extern const NormKernels kNorm;
-extern const QuantizeKernels kQuantize;
+extern const PortableKernels kPortable;
 }  // namespace scalar
 namespace avx2 {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
-extern const ActivationKernels kActivation;
-extern const AttnResKernels kAttnRes;
-extern const ConvKernels kConv;
-extern const KdaGateKernels kKdaGate;
-extern const MlaKernels kMla;
-extern const NormKernels kNorm;
-extern const QuantizeKernels kQuantize;
+extern const PortableKernels kPortable;
 }  // namespace avx2
 namespace avxvnni {
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
@@ -86,26 +75,14 @@ extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
-extern const ActivationKernels kActivation;
-extern const AttnResKernels kAttnRes;
-extern const ConvKernels kConv;
-extern const KdaGateKernels kKdaGate;
-extern const MlaKernels kMla;
-extern const NormKernels kNorm;
-extern const QuantizeKernels kQuantize;
+extern const PortableKernels kPortable;
 }  // namespace avx512
 namespace neon {
 extern const MatmulF32Variant kMatmulF32[kFormatCount];
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];
 void kda_step(const KdaHead& head, float* state, float* out);
 void kda_chunk(const KdaChunkHead& head, float* state, float* scratch);
-extern const ActivationKernels kActivation;
-extern const AttnResKernels kAttnRes;
-extern const ConvKernels kConv;
-extern const KdaGateKernels kKdaGate;
-extern const MlaKernels kMla;
-extern const NormKernels kNorm;
-extern const QuantizeKernels kQuantize;
+extern const PortableKernels kPortable;
 }  // namespace neon
 namespace i8mm {
 extern const MatmulInt8Variant kMatmulInt8[kInt8FormatCount];

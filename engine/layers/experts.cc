@@ -70,7 +70,7 @@ class ExpertRun {
         multiply(view->up, s.input, s.up, inner);
         glu(step_, s.gate, s.up, task.count * inner, s.gate);
         s.inner.set(s.gate, inner, inner, task.count);
-        if (int8_) quantize(s.inner);
+        for (int64_t t = 0; int8_ && t < task.count; t++) step_.executor.quantize_token(s.inner, t);
         multiply(view->down, s.inner, step_.workspace.expert_out + task.begin * c.expert_input_size(),
                  c.expert_input_size());
         return {};
@@ -93,24 +93,9 @@ class ExpertRun {
         s.input.set(s.rows, width, width, task.count);
     }
 
-    void quantize(Input& x) const {
-        for (int64_t t = 0; t < x.tokens; t++) {
-            const int64_t at = t * kernels::kBlockGroups;
-            step_.executor.kernels().quantize->int8(x.values + t * x.stride, x.cols, x.tokens,
-                                                    x.codes + t * kernels::kBlockCols, x.scales + at,
-                                                    x.sums + at);
-        }
-    }
-
     void multiply(const kernels::Panels& w, const Input& x, float* y, int64_t y_stride) const {
-        const kernels::KernelSet& kernels = step_.executor.kernels();
-        const auto format = static_cast<size_t>(format_);
-        const int64_t panels = kernels::panel_count(w.rows);
-        if (int8_) {
-            kernels.matmul_int8[format](w, x.int8(), 0, panels, y, y_stride);
-        } else {
-            kernels.matmul_f32[format](w, x.values, x.stride, x.tokens, 0, panels, y, y_stride);
-        }
+        step_.executor.multiply_part({w, format_}, x, 0, kernels::panel_count(w.rows), 0, x.tokens, y,
+                                     y_stride);
     }
 
     Step& step_;

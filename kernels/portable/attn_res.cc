@@ -2,7 +2,7 @@
 
 #include "kernels/portable/math.h"
 #include "kernels/portable/sums.h"
-#include "kernels/variants.h"
+#include "kernels/portable/table.h"
 
 namespace waste::kernels::WASTE_TIER {
 namespace {

@@ -1,7 +1,7 @@
 #include "kernels/conv.h"
 
 #include "kernels/portable/math.h"
-#include "kernels/variants.h"
+#include "kernels/portable/table.h"
 
 namespace waste::kernels::WASTE_TIER {
 namespace {

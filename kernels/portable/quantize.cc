@@ -1,7 +1,7 @@
 #include "kernels/quantize.h"
 
 #include "kernels/portable/sums.h"
-#include "kernels/variants.h"
+#include "kernels/portable/table.h"
 
 namespace waste::kernels::WASTE_TIER {
 namespace {

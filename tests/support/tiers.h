@@ -5,6 +5,7 @@
 
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "kernels/variants.h"
 
@@ -24,11 +25,13 @@ class TierTest : public testing::TestWithParam<kernels::PortableKernels> {
         if (!kernels::tier_supported(GetParam().tier)) GTEST_SKIP() << "this CPU lacks the tier";
     }
     /// What every tier has to equal bit for bit.
-    static const kernels::PortableKernels& scalar() { return kernels::portable_kernels().front(); }
+    static const kernels::PortableKernels& scalar() { return *kernels::portable_kernels().front(); }
 };
 
 inline auto all_tiers() {
-    return testing::ValuesIn(kernels::portable_kernels().begin(), kernels::portable_kernels().end());
+    std::vector<kernels::PortableKernels> tiers;
+    for (const kernels::PortableKernels* tier : kernels::portable_kernels()) tiers.push_back(*tier);
+    return testing::ValuesIn(tiers);
 }
 
 inline std::string tier_of(const testing::TestParamInfo<kernels::PortableKernels>& info) {
