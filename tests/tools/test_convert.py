@@ -124,7 +124,9 @@ class Interrupted(ConvertTest):
             now = identities(self.destination, is_final)
             for name, identity in finished_files.items():
                 self.assertEqual(now.get(name), identity, f"{name} was finished and has been touched")
-            finished_files = now
+            # The newest may have got its name right before the kill, and its line in the journal not any more.
+            newest = max(now, key=lambda name: now[name][1], default=None)
+            finished_files = {name: identity for name, identity in now.items() if name != newest}
             if kills >= 6:
                 break
         self.assertGreaterEqual(kills, 6)
