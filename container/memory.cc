@@ -33,6 +33,10 @@ SystemMemory& SystemMemory::operator=(SystemMemory&& other) noexcept {
     return *this;
 }
 
+void SystemMemory::give_back(size_t offset, size_t bytes) {
+    (void)madvise(data_ + offset, bytes, MADV_DONTNEED);
+}
+
 SystemMemory::~SystemMemory() {
     if (mapping_) munmap(mapping_, mapped_bytes_);
 }

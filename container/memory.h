@@ -21,6 +21,8 @@ class SystemMemory {
     ~SystemMemory();
 
     std::byte* data() const { return data_; }
+    /// Returns a range's pages, which read as zero until written again. Both multiples of 4096.
+    void give_back(size_t offset, size_t bytes);
 
   private:
     std::byte* data_ = nullptr;

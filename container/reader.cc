@@ -223,10 +223,18 @@ Result<ExpertView> Container::expert(size_t bank, int64_t expert) const {
         }
         open.checked[index].store(true, std::memory_order_relaxed);
     }
-    const BankShape& shape = entry.shape;
-    return ExpertView{{record.data(), shape.intermediate_size, shape.input_size},
-                      {record.data() + shape.up_offset(), shape.intermediate_size, shape.input_size},
-                      {record.data() + shape.down_offset(), shape.input_size, shape.intermediate_size}};
+    return expert_at(bank, record);
+}
+
+const ExpertEntry& Container::expert_entry(size_t bank, int64_t expert) const {
+    return state_->banks[bank].table[static_cast<size_t>(expert)];
+}
+
+ExpertView Container::expert_at(size_t bank, std::span<const std::byte> record) const {
+    const BankShape& shape = state_->manifest.banks[bank].shape;
+    return {{record.data(), shape.intermediate_size, shape.input_size},
+            {record.data() + shape.up_offset(), shape.intermediate_size, shape.input_size},
+            {record.data() + shape.down_offset(), shape.input_size, shape.intermediate_size}};
 }
 
 void Container::prefetch(size_t bank, std::span<const int32_t> experts) const {

@@ -62,6 +62,10 @@ class Container {
     /// Expert `expert` of manifest().banks[bank]. Its hash is checked the first time; a mismatch names layer
     /// and expert. Thread-safe.
     Result<ExpertView> expert(size_t bank, int64_t expert) const;
+    /// Where its record lies in the bank's file. Both indices must be in range.
+    const ExpertEntry& expert_entry(size_t bank, int64_t expert) const;
+    /// The matrices of a record of that bank that lies elsewhere in memory, its hash checked by the caller.
+    ExpertView expert_at(size_t bank, std::span<const std::byte> record) const;
     /// Tells the kernel that these experts are wanted now, so that their reads overlap.
     void prefetch(size_t bank, std::span<const int32_t> experts) const;
 

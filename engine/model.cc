@@ -10,9 +10,39 @@ Result<Model> Model::open(const std::string& directory) {
     const std::string place = container::join_path(directory, container::kManifestName) + ": config";
     auto config = parse_config(container->manifest().config, place);
     if (!config) return pass(config);
-    auto weights = bind_weights(*container, *config);
+    Model model(std::make_unique<container::Container>(std::move(*container)), std::move(*config));
+    if (const auto ok = model.arrange({}); !ok) return pass(ok);
+    return model;
+}
+
+Result<void> Model::arrange(const Arrangement& arrangement) {
+    const container::Manifest& manifest = container_->manifest();
+    reader_.reset();
+    std::vector<std::string> files;
+    files.reserve(manifest.banks.size() + 1);
+    for (const container::BankEntry& bank : manifest.banks) {
+        files.push_back(container::join_path(container_->directory(), bank.file));
+    }
+    files.push_back(container::join_path(container_->directory(), container::kTrunkName));
+    const auto trunk_file = static_cast<uint32_t>(manifest.banks.size());
+    const bool trunk_streams =
+        arrangement.trunk.mapped_layers >= 0 && arrangement.trunk.mapped_layers < config_.num_hidden_layers;
+    if (trunk_streams || arrangement.experts.slots > 0) {
+        auto reader = container::DriveReader::start(std::move(files), arrangement.reader);
+        if (!reader) return pass(reader);
+        reader_ = std::move(*reader);
+    }
+    auto trunk = Trunk::open(*container_, config_, arrangement.trunk, reader_.get(), trunk_file);
+    if (!trunk) return pass(trunk);
+    trunk_ = std::move(*trunk);
+    auto experts =
+        ExpertStore::open(*container_, config_.num_experts_per_token, arrangement.experts, reader_.get());
+    if (!experts) return pass(experts);
+    experts_ = std::move(*experts);
+    auto weights = bind_weights(*container_, config_, *trunk_);
     if (!weights) return pass(weights);
-    return Model(std::move(*container), std::move(*config), std::move(*weights));
+    weights_ = std::move(*weights);
+    return {};
 }
 
 }  // namespace waste::engine

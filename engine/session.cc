@@ -10,13 +10,17 @@
 namespace waste::engine {
 
 Session::Session(const Model& model, SequenceState state, Workspace workspace,
-                 std::unique_ptr<Executor> executor, int64_t block_tokens)
+                 std::unique_ptr<Executor> executor, const SessionOptions& options)
     : model_(&model),
       state_(std::move(state)),
       workspace_(std::move(workspace)),
       executor_(std::move(executor)),
-      block_tokens_(block_tokens),
-      logits_(workspace_.logits) {}
+      block_tokens_(options.workspace().block_tokens),
+      logits_(workspace_.logits) {
+    if (!options.look_ahead || !model.experts().streams()) return;
+    look_ahead_ = std::make_unique<LookAhead>(model.container().manifest().banks.size(),
+                                              model.config().num_experts_per_token);
+}
 
 WorkspaceShape SessionOptions::workspace() const {
     // No block is longer than the context; the grid of chunks must still fit.
@@ -50,8 +54,7 @@ Result<Session> Session::create(const Model& model, const SessionOptions& option
     if (!workspace) return pass(workspace);
     return Session(
         model, std::move(*state), std::move(*workspace),
-        std::make_unique<Executor>(options.compute, options.tier, options.threads, options.binding),
-        options.workspace().block_tokens);
+        std::make_unique<Executor>(options.compute, options.tier, options.threads, options.binding), options);
 }
 
 std::span<const float> Session::logits() const {
@@ -103,7 +106,19 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
     const ModelConfig& c = model_->config();
     const ModelWeights& weights = model_->weights();
     const auto tokens = static_cast<int64_t>(ids.size());
-    Step step{c, model_->container(), *executor_, workspace_, state_.position, tokens, trace_, profile_};
+    // A block of several tokens touches most experts, and all its reads overlap already.
+    LookAhead* const ahead = tokens == 1 ? look_ahead_.get() : nullptr;
+    const auto trunk_use = model_->trunk().use();
+    Step step{c,
+              model_->container(),
+              model_->experts(),
+              ahead,
+              *executor_,
+              workspace_,
+              state_.position,
+              tokens,
+              trace_,
+              profile_};
     for (int64_t t = 0; t < tokens; t++) {
         const Timed timed(profile_, Component::residual);
         const std::span<float> row(workspace_.stream + t * c.hidden_size, static_cast<size_t>(c.hidden_size));
@@ -112,8 +127,12 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
     }
     int64_t snapshots = 0;
     for (int64_t layer = 0; layer < c.num_hidden_layers; layer++) {
+        if (const auto ok = model_->trunk().enter(layer); !ok) return ok;
         if (const auto ok = run_layer(step, layer, snapshots); !ok) return ok;
     }
+    for (int64_t t = 0; t < tokens; t++) model_->experts().end_token();
+    if (!on_token && !last_block && !trace_) return {};
+    if (const auto ok = model_->trunk().enter(c.num_hidden_layers); !ok) return ok;
     if (on_token) {
         run_head(step, snapshots, 0, on_token);
     } else if (last_block || trace_) {
@@ -195,7 +214,18 @@ Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
     trace(TracePoint::ffn_out, w.sublayer);
     add_to_stream();
     trace(TracePoint::hidden, w.stream);
+    if (step.look_ahead) guess_next(step, layer + 1, snapshots);
     return {};
+}
+
+void Session::guess_next(Step& step, int64_t layer, int64_t snapshots) {
+    if (layer >= step.config.num_hidden_layers || !step.config.is_moe(layer)) return;
+    if (!model_->trunk().holds(layer)) return;
+    const LayerWeights& weights = model_->weights().layers[static_cast<size_t>(layer)];
+    if (!step.look_ahead->worth_guessing(weights.moe->bank, step.experts)) return;
+    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0);
+    const Timed timed(profile_, Component::router);
+    guess_experts(step, *weights.moe, workspace_.normed);
 }
 
 void Session::run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token) {

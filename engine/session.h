@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "engine/look_ahead.h"
 #include "engine/model.h"
 #include "engine/parallel.h"
 #include "engine/profile.h"
@@ -37,6 +38,8 @@ struct SessionOptions {
     Compute compute = Compute::int8;
     kernels::Tier tier = kernels::best_tier();
     int threads = available_cpus();
+    /// Start reads of the experts that the next layer is likely to choose; for models whose experts stream.
+    bool look_ahead = true;
     CpuBinding binding;  ///< of the threads, the one that creates the session included
 
     WorkspaceShape workspace() const;
@@ -80,10 +83,11 @@ class Session {
 
   private:
     Session(const Model& model, SequenceState state, Workspace workspace, std::unique_ptr<Executor> executor,
-            int64_t block_tokens);
+            const SessionOptions& options);
     Result<void> check(std::span<const int32_t> ids) const;
     Result<void> forward(std::span<const int32_t> ids, bool last_block, const OnToken& on_token);
     Result<void> run_layer(struct Step& step, int64_t layer, int64_t& snapshots);
+    void guess_next(struct Step& step, int64_t layer, int64_t snapshots);
     void run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token);
     /// normed[t] = rms_norm(mix of snapshots and stream, or the stream itself) for tokens [begin, tokens).
     void mix_and_norm(Step& step, const std::vector<float>& mix_weight, int64_t snapshots,
@@ -93,6 +97,7 @@ class Session {
     SequenceState state_;
     Workspace workspace_;
     std::unique_ptr<Executor> executor_;
+    std::unique_ptr<LookAhead> look_ahead_;  ///< null: off
     int64_t block_tokens_;
     const float* logits_;  ///< the last token's row in the workspace
     Trace* trace_ = nullptr;

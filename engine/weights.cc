@@ -59,12 +59,17 @@ Result<void> check_banks(const Container& container, const ModelConfig& config) 
 /// Looks tensors up by name; check_tensors has made sure that they are there.
 class Binder {
   public:
-    Binder(const Container& container, const ModelConfig& config) : container_(container), config_(config) {}
+    Binder(const Container& container, const ModelConfig& config, const Trunk& trunk)
+        : container_(container), config_(config), trunk_(trunk) {}
 
     void enter(int64_t layer) { prefix_ = fmt::format("layers.{}.", layer); }
     void leave() { prefix_.clear(); }
 
-    TensorView view(const std::string& name) const { return *container_.tensor(prefix_ + name); }
+    TensorView mapped(const std::string& name) const { return *container_.tensor(prefix_ + name); }
+    TensorView view(const std::string& name) const {
+        const TensorView view = mapped(name);
+        return {view.entry, trunk_.bytes_of(view)};
+    }
     Matrix matrix(const std::string& name, int64_t batch = 0) const {
         const TensorView v = view(name);
         return {v.panels(batch), v.entry->format};
@@ -78,7 +83,7 @@ class Binder {
     }
 
     std::vector<float> mix(const std::string& name) const {
-        const auto norm = floats(name + "_norm"), proj = floats(name + "_proj");
+        const auto norm = mapped(name + "_norm").floats(), proj = mapped(name + "_proj").floats();
         std::vector<float> out(norm.size());
         for (size_t i = 0; i < out.size(); i++) out[i] = norm[i] * proj[i];
         return out;
@@ -150,17 +155,18 @@ class Binder {
   private:
     const Container& container_;
     const ModelConfig& config_;
+    const Trunk& trunk_;
     std::string prefix_;
 };
 
 }  // namespace
 
-Result<ModelWeights> bind_weights(const Container& container, const ModelConfig& config) {
+Result<ModelWeights> bind_weights(const Container& container, const ModelConfig& config, const Trunk& trunk) {
     if (const auto ok = check_tensors(container, config); !ok) return pass(ok);
     if (const auto ok = check_banks(container, config); !ok) return pass(ok);
-    Binder bind(container, config);
+    Binder bind(container, config, trunk);
     ModelWeights out{};
-    out.embedding = bind.view("embed_tokens");
+    out.embedding = bind.mapped("embed_tokens");
     size_t bank = 0;
     for (int64_t layer = 0; layer < config.num_hidden_layers; layer++) {
         bind.enter(layer);

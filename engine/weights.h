@@ -8,6 +8,7 @@
 
 #include "container/reader.h"
 #include "engine/config.h"
+#include "engine/trunk.h"
 #include "kernels/panel.h"
 
 namespace waste::engine {
@@ -73,6 +74,8 @@ struct ModelWeights {
 };
 
 /// Checks that the container holds every tensor and bank that the config asks for, in the right shape.
-Result<ModelWeights> bind_weights(const container::Container& container, const ModelConfig& config);
+/// They are bound to where the trunk holds them.
+Result<ModelWeights> bind_weights(const container::Container& container, const ModelConfig& config,
+                                  const Trunk& trunk);
 
 }  // namespace waste::engine

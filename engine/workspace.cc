@@ -170,6 +170,10 @@ void allocate_lists(const ModelConfig& c, const WorkspaceShape& shape, Workspace
     w.expert_first.resize(static_cast<size_t>(c.num_experts) + 1);
     w.pairs.resize(pairs);
     w.pair_row.resize(pairs);
+    w.expert_order.resize(static_cast<size_t>(c.num_experts));
+    w.expert_leases.resize(static_cast<size_t>(c.num_experts));
+    w.tasks_left = std::make_unique<std::atomic<int32_t>[]>(static_cast<size_t>(c.num_experts));
+    w.expert_waiting.resize(top_k);
     w.expert_tasks.reserve(static_cast<size_t>(most_expert_tasks(c, shape)));
     w.products.reserve(std::max<size_t>(2 * w.inputs.size(), 8));
 }

@@ -5,12 +5,15 @@
 // block lie back to back: token t of a [T][n] array is at t * n.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "engine/buffer.h"
 #include "engine/config.h"
 #include "engine/executor.h"
+#include "engine/expert_store.h"
 
 namespace waste::engine {
 
@@ -31,7 +34,7 @@ struct WorkspaceShape {
 
 /// Some of an expert's tokens: rows [begin, begin + count) of `pairs`.
 struct ExpertTask {
-    int32_t expert;
+    int32_t index;  ///< of the expert in expert_order
     int64_t begin;
     int64_t count;
 };
@@ -78,13 +81,17 @@ struct Workspace {
     Input low_rank[2];          ///< for blocks of f_low, g_low or q_low_rank
     std::vector<Input> inputs;  ///< [max(H, k)] for a tile per head or a vector per expert
 
-    std::vector<Matrix> expert_matrices;   ///< [3 k] gate, up, down of a single token's experts
-    std::vector<int32_t> expert_ids;       ///< [T][k]
-    std::vector<int64_t> expert_first;     ///< [E + 1] into `pairs`
-    std::vector<int64_t> pairs;            ///< [T k] token x k + rank, ordered by expert, then token
-    std::vector<int64_t> pair_row;         ///< [T k] where in `pairs` a pair is
-    std::vector<ExpertTask> expert_tasks;  ///< with room for all
-    std::vector<Product> products;         ///< room for every region's products
+    std::vector<Matrix> expert_matrices;            ///< [3 k] gate, up, down of a single token's experts
+    std::vector<int32_t> expert_ids;                ///< [T][k]
+    std::vector<int64_t> expert_first;              ///< [E + 1] into `pairs`
+    std::vector<int64_t> pairs;                     ///< [T k] token x k + rank, ordered by expert, then token
+    std::vector<int64_t> pair_row;                  ///< [T k] where in `pairs` a pair is
+    std::vector<ExpertTask> expert_tasks;           ///< with room for all
+    std::vector<int32_t> expert_order;              ///< [E] those of a block, as they were asked for
+    std::vector<ExpertStore::Lease> expert_leases;  ///< [E] in that order
+    std::unique_ptr<std::atomic<int32_t>[]> tasks_left;  ///< [E] in that order
+    std::vector<int32_t> expert_waiting;                 ///< [k] of a single token's, first those computed
+    std::vector<Product> products;                       ///< room for every region's products
 
     std::vector<float*> scratch;  ///< [threads], each for what one task needs
 

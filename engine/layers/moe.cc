@@ -2,22 +2,23 @@
 // normed and projected back, the shared experts are added.
 #include <algorithm>
 
-#include "engine/layers/step.h"
+#include "engine/layers/experts.h"
 #include "kernels/router.h"
 
 namespace waste::engine {
 namespace {
 
-/// The experts of every token with their weights, and the latent that they work on.
-void choose_experts(Step& step, const MoeWeights& weights, const float* x) {
+/// The experts of every token with their weights, and where `latent` is asked for, what they work on.
+void choose_experts(Step& step, const MoeWeights& weights, const float* x, bool latent) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
     const int64_t experts = c.num_experts, top_k = c.num_experts_per_token;
+    latent = latent && weights.latent_down.has_value();
     w.input.set(x, c.hidden_size, c.hidden_size, step.tokens);
-    const Product products[] = {{&weights.router, &w.input, w.router_scores, experts},
-                                {weights.latent_down ? &*weights.latent_down : nullptr, &w.input,
-                                 w.expert_input, c.expert_input_size()}};
-    step.executor.multiply(std::span(products).first(weights.latent_down ? 2 : 1));
+    const Product products[] = {
+        {&weights.router, &w.input, w.router_scores, experts},
+        {latent ? &*weights.latent_down : nullptr, &w.input, w.expert_input, c.expert_input_size()}};
+    step.executor.multiply(std::span(products).first(latent ? 2 : 1));
     const kernels::RouterRule rule{experts, top_k, c.moe_renormalize, c.routed_scaling_factor};
     step.executor.each_token(step.tokens, [&](int64_t t) {
         float* scores = w.router_scores + t * experts;
@@ -34,6 +35,20 @@ void trace_router(const Step& step, int64_t layer) {
         const size_t at = static_cast<size_t>(t) * top_k;
         step.trace->on_router(layer, step.position + t, std::span(w.expert_ids).subspan(at, top_k),
                               {w.router_weights + at, top_k}, w.router_margins[t]);
+    }
+}
+
+std::span<const int32_t> chosen(const Step& step) {
+    return std::span(step.workspace.expert_ids).first(static_cast<size_t>(step.config.num_experts_per_token));
+}
+
+void teach_replacement(const Step& step, size_t bank) {
+    const Workspace& w = step.workspace;
+    const auto experts = static_cast<size_t>(step.config.num_experts);
+    const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
+    for (size_t t = 0; t < static_cast<size_t>(step.tokens); t++) {
+        step.experts.learn(bank, {w.router_scores + t * experts, experts},
+                           std::span(w.expert_ids).subspan(t * top_k, top_k));
     }
 }
 
@@ -58,19 +73,27 @@ void sum_experts(Step& step, const MoeWeights& weights) {
 
 }  // namespace
 
+void guess_experts(Step& step, const MoeWeights& weights, const float* x) {
+    choose_experts(step, weights, x, false);
+    step.look_ahead->begin(weights.bank, chosen(step), step.experts);
+}
+
 Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
     {
         const Timed timed(step.profile, Component::router);
-        choose_experts(step, weights, x);
+        choose_experts(step, weights, x, true);
     }
     if (step.trace) trace_router(step, layer);
+    teach_replacement(step, weights.bank);
+    if (step.look_ahead) step.look_ahead->settle(weights.bank, chosen(step));
+    RoutedExperts experts(step, weights.bank);
+    // While the missing ones are read.
+    if (weights.shared) mlp_layer(step, *weights.shared, x, w.mlp_out);
     {
         const Timed timed(step.profile, Component::experts);
-        if (const auto ok = run_experts(step, weights.bank, weights.latent_down ? w.expert_input : x); !ok) {
-            return ok;
-        }
+        if (const auto ok = experts.run(weights.latent_down ? w.expert_input : x); !ok) return ok;
         sum_experts(step, weights);
         if (weights.latent_up) {
             w.input.set(w.expert_sum, c.expert_input_size(), c.expert_input_size(), step.tokens);
@@ -81,7 +104,6 @@ Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, con
         }
     }
     if (weights.shared) {
-        mlp_layer(step, *weights.shared, x, w.mlp_out);
         step.executor.each_token(step.tokens, [&](int64_t t) {
             step.executor.kernels().activation->add(w.mlp_out + t * c.hidden_size, c.hidden_size,
                                                     out + t * c.hidden_size);

@@ -8,6 +8,8 @@
 
 #include "container/reader.h"
 #include "engine/executor.h"
+#include "engine/expert_store.h"
+#include "engine/look_ahead.h"
 #include "engine/profile.h"
 #include "engine/state.h"
 #include "engine/trace.h"
@@ -19,6 +21,8 @@ namespace waste::engine {
 struct Step {
     const ModelConfig& config;
     const container::Container& container;
+    ExpertStore& experts;
+    LookAhead* look_ahead;  ///< null: none
     Executor& executor;
     Workspace& workspace;
     int64_t position;  ///< of the block's first token, from 0
@@ -33,9 +37,8 @@ void mlp_layer(Step& step, const MlpWeights& weights, const float* x, float* out
 /// Fails where an expert cannot be read or is damaged.
 Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out);
 
-/// expert_out[row] = down(glu(gate z, up z)) for each pair of token and expert, in the order of `pairs`;
-/// z [tokens][expert_input_size].
-Result<void> run_experts(Step& step, size_t bank, const float* z);
+/// Guesses which experts a layer will choose for a single token, from its likely input x, and lets their reads begin.
+void guess_experts(Step& step, const MoeWeights& weights, const float* x);
 
 /// The gated activation of an MLP: out[i] = act(gate[i]) * up[i].
 void glu(const Step& step, const float* gate, const float* up, int64_t n, float* out);

@@ -1,0 +1,371 @@
+#include "engine/expert_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace waste::engine {
+namespace {
+
+using container::ReadState;
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+ExpertCounters& ExpertCounters::operator+=(const ExpertCounters& other) {
+    uses += other.uses;
+    hits += other.hits;
+    joined += other.joined;
+    misses += other.misses;
+    bytes += other.bytes;
+    ahead_reads += other.ahead_reads;
+    ahead_used += other.ahead_used;
+    wait_nanoseconds += other.wait_nanoseconds;
+    return *this;
+}
+
+ExpertCounters ExpertCounters::operator-(const ExpertCounters& other) const {
+    return {uses - other.uses,
+            hits - other.hits,
+            joined - other.joined,
+            misses - other.misses,
+            bytes - other.bytes,
+            ahead_reads - other.ahead_reads,
+            ahead_used - other.ahead_used,
+            wait_nanoseconds - other.wait_nanoseconds};
+}
+
+ExpertStore::Lease::Lease(Lease&& other) noexcept {
+    *this = std::move(other);
+}
+
+ExpertStore::Lease& ExpertStore::Lease::operator=(Lease&& other) noexcept {
+    if (this == &other) return *this;
+    release();
+    store_ = std::exchange(other.store_, nullptr);
+    bank_ = other.bank_;
+    expert_ = other.expert_;
+    slot_ = other.slot_;
+    return *this;
+}
+
+bool ExpertStore::Lease::landed() const {
+    if (slot_ < 0) return true;
+    return store_->slots_[static_cast<size_t>(slot_)].read.state.load(std::memory_order_acquire) !=
+           ReadState::pending;
+}
+
+Result<container::ExpertView> ExpertStore::Lease::view() const {
+    if (slot_ < 0) return store_->container_->expert(bank_, expert_);
+    const container::DriveRead& read = store_->slots_[static_cast<size_t>(slot_)].read;
+    if (!landed()) {
+        const auto start = Clock::now();
+        read.state.wait(ReadState::pending, std::memory_order_acquire);
+        store_->count_wait(bank_, Clock::now() - start);
+    }
+    if (read.state.load(std::memory_order_acquire) == ReadState::failed) {
+        const container::BankEntry& entry = store_->container_->manifest().banks[bank_];
+        return fail(read.error->kind, fmt::format("layer {} expert {}", entry.layer, expert_),
+                    read.error->text());
+    }
+    return store_->container_->expert_at(bank_, {read.to, read.length});
+}
+
+void ExpertStore::Lease::release() {
+    ExpertStore* store = std::exchange(store_, nullptr);
+    if (!store || slot_ < 0) return;
+    const std::lock_guard lock(store->mutex_);
+    store->unpin(slot_);
+}
+
+ExpertStore::ExpertStore(const container::Container& container) : container_(&container) {}
+ExpertStore::~ExpertStore() = default;
+
+Result<std::unique_ptr<ExpertStore>> ExpertStore::open(const container::Container& container, int64_t top_k,
+                                                       const ExpertStoreOptions& options,
+                                                       container::DriveReader* reader) {
+    std::unique_ptr<ExpertStore> store(new ExpertStore(container));
+    const auto& banks = container.manifest().banks;
+    store->counters_.resize(banks.size());
+    if (options.slots == 0 || banks.empty()) return store;
+    store->reader_ = reader;
+    if (const auto ok = store->allocate(top_k, options); !ok) return pass(ok);
+    return store;
+}
+
+Result<void> ExpertStore::allocate(int64_t top_k, const ExpertStoreOptions& options) {
+    const auto& banks = container_->manifest().banks;
+    for (const container::BankEntry& bank : banks) {
+        experts_ = std::max(experts_, bank.shape.experts);
+        slot_bytes_ = std::max(slot_bytes_, bank.shape.record_bytes());
+    }
+    const int64_t records = experts_ * static_cast<int64_t>(banks.size());
+    least_slots_ = std::min(2 * top_k, records);
+    const int64_t slots = std::min(options.slots, records);
+    if (slots < least_slots_ || slots > std::numeric_limits<int32_t>::max()) {
+        return fail(ErrorKind::invalid, "expert slots",
+                    fmt::format("must be at least {}, two layers' choice of experts; {} were asked for",
+                                least_slots_, slots));
+    }
+    uint64_t bytes = 0;
+    auto memory = __builtin_mul_overflow(slot_bytes_, static_cast<uint64_t>(slots), &bytes)
+                      ? std::nullopt
+                      : container::SystemMemory::map(bytes);
+    if (!memory) {
+        return fail(ErrorKind::capacity, "expert cache",
+                    fmt::format("not enough memory for {} slots of {} bytes; try a smaller --budget", slots,
+                                slot_bytes_));
+    }
+    arena_ = std::move(*memory);
+    verify_ = options.verify;
+    replacement_ = make_replacement(options.policy, static_cast<int64_t>(banks.size()), experts_);
+    slot_of_.assign(static_cast<size_t>(records), -1);
+    slots_ = std::vector<Slot>(static_cast<size_t>(slots));
+    usable_slots_ = slots;
+    started_.reserve(slots_.size());
+    expected_.reserve(static_cast<size_t>(top_k));
+    return {};
+}
+
+std::string ExpertStore::description() const {
+    if (!reader_) return "mapped";
+    return fmt::format("{} slots, {}", slots_.size(), reader_->description());
+}
+
+int64_t ExpertStore::key_of(size_t bank, int32_t expert) const {
+    return static_cast<int64_t>(bank) * experts_ + expert;
+}
+
+std::span<std::byte> ExpertStore::memory_of(int32_t slot) const {
+    return {arena_.data() + static_cast<size_t>(slot) * slot_bytes_, slot_bytes_};
+}
+
+size_t ExpertStore::acquire(size_t bank, std::span<const int32_t> experts, std::span<Lease> leases,
+                            bool at_least_one) {
+    if (!reader_) {
+        container_->prefetch(bank, experts);
+        for (size_t i = 0; i < experts.size(); i++) leases[i] = Lease(this, bank, experts[i], -1);
+        return experts.size();
+    }
+    std::unique_lock lock(mutex_);
+    size_t count = 0;
+    while (count < experts.size()) {
+        auto found = lease(bank, experts[count]);
+        if (!found && count == 0 && at_least_one) {
+            wait_for_a_slot(lock);
+            continue;
+        }
+        if (!found) break;
+        leases[count++] = std::move(*found);
+    }
+    submit_started();
+    return count;
+}
+
+std::optional<ExpertStore::Lease> ExpertStore::lease(size_t bank, int32_t expert) {
+    const int64_t key = key_of(bank, expert);
+    ExpertCounters& counters = counters_[bank];
+    int32_t slot = slot_of_[static_cast<size_t>(key)];
+    if (slot < 0) {
+        slot = find_slot_to_fill();
+        if (slot < 0) return std::nullopt;
+        fill(slot, bank, expert, true);
+        counters.misses++;
+    } else {
+        Slot& found = slots_[static_cast<size_t>(slot)];
+        const bool here = found.read.state.load(std::memory_order_relaxed) != ReadState::pending;
+        if (!here) found.read.urgent.store(true, std::memory_order_relaxed);
+        (here ? counters.hits : counters.joined)++;
+        if (found.expected) counters.ahead_used++;
+        found.expected = false;
+    }
+    counters.uses++;
+    slots_[static_cast<size_t>(slot)].pins++;
+    return Lease(this, bank, expert, slot);
+}
+
+bool ExpertStore::may_be_evicted(const Slot& slot) const {
+    return slot.pins == 0 && slot.read.state.load(std::memory_order_relaxed) != ReadState::pending;
+}
+
+int32_t ExpertStore::find_slot_to_fill() {
+    int32_t best = -1;
+    float least = std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < usable_slots_; i++) {
+        const Slot& slot = slots_[static_cast<size_t>(i)];
+        if (!may_be_evicted(slot)) continue;
+        if (slot.key < 0) return static_cast<int32_t>(i);
+        const float value = replacement_->value(slot.key);
+        if (best >= 0 && !(value < least)) continue;
+        best = static_cast<int32_t>(i);
+        least = value;
+    }
+    return best;
+}
+
+void ExpertStore::fill(int32_t index, size_t bank, int32_t expert, bool urgent) {
+    Slot& slot = slots_[static_cast<size_t>(index)];
+    if (slot.key >= 0) slot_of_[static_cast<size_t>(slot.key)] = -1;
+    slot.key = key_of(bank, expert);
+    slot_of_[static_cast<size_t>(slot.key)] = index;
+    const container::ExpertEntry& entry = container_->expert_entry(bank, expert);
+    container::DriveRead& read = slot.read;
+    read.file = static_cast<uint32_t>(bank);
+    read.offset = entry.offset;
+    read.length = entry.length;
+    read.to = memory_of(index).data();
+    read.hash = entry.hash;
+    read.verify = verify_;
+    read.error.reset();
+    read.urgent.store(urgent, std::memory_order_relaxed);
+    // Pending from here on, so that nobody takes the slot before it is submitted.
+    read.state.store(ReadState::pending, std::memory_order_relaxed);
+    slot.expected = !urgent;
+    counters_[bank].bytes += entry.length;
+    started_.push_back(&read);
+}
+
+void ExpertStore::submit_started() {
+    if (!started_.empty()) reader_->submit(started_);
+    started_.clear();
+}
+
+void ExpertStore::wait_for_a_slot(std::unique_lock<std::mutex>& lock) {
+    // Reads that nobody waits for end by themselves; else another session gives a lease back.
+    submit_started();
+    const auto idle_read = std::find_if(slots_.begin(), slots_.end(), [](const Slot& slot) {
+        return slot.pins == 0 && slot.read.state.load(std::memory_order_relaxed) == ReadState::pending;
+    });
+    if (idle_read == slots_.end()) {
+        slot_freed_.wait(lock);
+        return;
+    }
+    lock.unlock();
+    idle_read->read.state.wait(ReadState::pending, std::memory_order_acquire);
+    lock.lock();
+}
+
+void ExpertStore::unpin(int32_t index) {
+    Slot& slot = slots_[static_cast<size_t>(index)];
+    slot.pins--;
+    if (slot.pins > 0) return;
+    // What could not be read is not kept: who asks again reads again.
+    if (slot.read.state.load(std::memory_order_acquire) == ReadState::failed) {
+        slot_of_[static_cast<size_t>(slot.key)] = -1;
+        slot.key = -1;
+    }
+    if (index >= usable_slots_) retire_slots();
+    slot_freed_.notify_one();
+}
+
+void ExpertStore::drop_expectations(size_t bank) {
+    if (expected_.empty() || expected_bank_ != bank) return;
+    for (const int32_t slot : expected_) unpin(slot);
+    expected_.clear();
+}
+
+void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
+    if (!reader_) return;
+    const std::lock_guard lock(mutex_);
+    if (!expected_.empty()) drop_expectations(expected_bank_);
+    expected_bank_ = bank;
+    int64_t free = std::count_if(slots_.begin(), slots_.begin() + usable_slots_,
+                                 [&](const Slot& slot) { return may_be_evicted(slot); });
+    for (const int32_t expert : experts) {
+        if (expected_.size() == expected_.capacity() || free <= least_slots_) break;
+        if (slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0) continue;
+        const int32_t slot = find_slot_to_fill();
+        fill(slot, bank, expert, false);
+        slots_[static_cast<size_t>(slot)].pins++;
+        expected_.push_back(slot);
+        counters_[bank].ahead_reads++;
+        free--;
+    }
+    submit_started();
+}
+
+void ExpertStore::keep_absent(size_t bank, std::span<int32_t> experts) const {
+    const std::lock_guard lock(mutex_);
+    for (int32_t& expert : experts) {
+        if (slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0) expert = -1;
+    }
+}
+
+void ExpertStore::order(size_t bank, std::span<int32_t> experts) const {
+    std::unique_lock lock(mutex_);
+    const auto absent =
+        !reader_ ? experts.begin() : std::partition(experts.begin(), experts.end(), [&](int32_t expert) {
+            return slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0;
+        });
+    lock.unlock();
+    std::sort(absent, experts.end(), [&](int32_t a, int32_t b) {
+        return container_->expert_entry(bank, a).offset < container_->expert_entry(bank, b).offset;
+    });
+}
+
+void ExpertStore::learn(size_t bank, std::span<const float> scores, std::span<const int32_t> chosen) {
+    if (!reader_) return;
+    const std::lock_guard lock(mutex_);
+    drop_expectations(bank);
+    for (const int32_t expert : chosen) replacement_->on_use(key_of(bank, expert));
+    (void)scores;
+}
+
+void ExpertStore::end_token() {
+    if (!reader_) return;
+    const std::lock_guard lock(mutex_);
+    replacement_->on_token();
+}
+
+uint32_t ExpertStore::landed() const {
+    return reader_ ? reader_->landed() : 0;
+}
+
+void ExpertStore::wait_for_landing(size_t bank, uint32_t seen) {
+    const auto start = Clock::now();
+    reader_->wait_for_landing(seen);
+    count_wait(bank, Clock::now() - start);
+}
+
+void ExpertStore::count_wait(size_t bank, std::chrono::nanoseconds waited) {
+    const std::lock_guard lock(mutex_);
+    counters_[bank].wait_nanoseconds += static_cast<uint64_t>(waited.count());
+}
+
+ExpertCounters ExpertStore::counters(size_t bank) const {
+    const std::lock_guard lock(mutex_);
+    return counters_[bank];
+}
+
+ExpertCounters ExpertStore::counters() const {
+    const std::lock_guard lock(mutex_);
+    ExpertCounters sum;
+    for (const ExpertCounters& one : counters_) sum += one;
+    return sum;
+}
+
+container::DriveReaderCounters ExpertStore::drive() const {
+    return reader_ ? reader_->counters() : container::DriveReaderCounters{};
+}
+
+void ExpertStore::limit_slots(int64_t slots) {
+    if (!reader_) return;
+    const std::lock_guard lock(mutex_);
+    usable_slots_ = std::clamp(slots, least_slots_, static_cast<int64_t>(slots_.size()));
+    retire_slots();
+}
+
+/// Those past the limit that nobody uses: forgotten, and their memory given back.
+void ExpertStore::retire_slots() {
+    for (auto i = static_cast<size_t>(usable_slots_); i < slots_.size(); i++) {
+        Slot& slot = slots_[i];
+        if (slot.key < 0 || !may_be_evicted(slot)) continue;
+        slot_of_[static_cast<size_t>(slot.key)] = -1;
+        slot.key = -1;
+        arena_.give_back(i * slot_bytes_, slot_bytes_);
+    }
+}
+
+}  // namespace waste::engine
