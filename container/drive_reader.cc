@@ -1,0 +1,282 @@
+#include "container/drive_reader.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "container/manifest.h"
+#include "container/read_backend.h"
+#include "container/read_files.h"
+#include "container/read_queue.h"
+#include "container/read_threads.h"
+#include "container/uring.h"
+
+namespace waste::container {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kDefaultDepth = 8;
+constexpr int kMostDepth = 1024;
+constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
+constexpr uint64_t kMostPieceBytes = uint64_t{1} << 30;  // Linux moves less than 2 GiB in one call
+constexpr int kSpins = 4000;
+constexpr size_t kEndsAtOnce = 64;
+
+std::string size_text(uint64_t bytes) {
+    constexpr uint64_t kMib = uint64_t{1} << 20;
+    return bytes % kMib == 0 ? fmt::format("{} MiB", bytes / kMib) : fmt::format("{} KiB", bytes >> 10);
+}
+
+Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
+    if (options.depth == 0) options.depth = kDefaultDepth;
+    if (options.piece_bytes == 0) options.piece_bytes = kDefaultPieceBytes;
+    if (options.depth < 0 || options.depth > kMostDepth) {
+        return fail(ErrorKind::invalid, "",
+                    fmt::format("a read depth of {} is not from 1 to {}", options.depth, kMostDepth));
+    }
+    if (options.piece_bytes % kAlignment != 0 || options.piece_bytes > kMostPieceBytes) {
+        return fail(ErrorKind::invalid, "",
+                    fmt::format("pieces of {} bytes: not a multiple of {} up to {}", options.piece_bytes,
+                                kAlignment, kMostPieceBytes));
+    }
+    return options;
+}
+
+/// Its name, for description().
+Result<std::string> make_backend(ReadMethod method, const std::vector<ReadFile>& files, int depth,
+                                 std::unique_ptr<ReadBackend>& backend) {
+    std::string name = "threads";
+    if (method != ReadMethod::threads) {
+        auto ring = make_uring_backend(files, depth);
+        if (ring) {
+            backend = std::move(*ring);
+            return std::string("io_uring");
+        }
+        if (method == ReadMethod::io_uring) return pass(ring);
+        name = fmt::format("threads ({})", ring.error().message);
+    }
+    auto threads = make_thread_backend(files, depth);
+    if (!threads) return pass(threads);
+    backend = std::move(*threads);
+    return name;
+}
+
+}  // namespace
+
+/// What is read from. It must not move, as the backend refers to the files.
+struct DriveReader::Source {
+    std::vector<std::string> paths;
+    ReadFiles opened;  ///< none where the backend is the caller's
+    std::unique_ptr<ReadBackend> backend;
+    std::string description;
+};
+
+class DriveReader::Loop {
+  public:
+    Loop(std::unique_ptr<Source> source, const DriveReaderOptions& options)
+        : source_(std::move(source)),
+          queue_(source_->paths, options.depth, options.piece_bytes),
+          thread_([this] { run(); }) {}
+    Loop(const Loop&) = delete;
+    Loop& operator=(const Loop&) = delete;
+    ~Loop() {
+        {
+            const std::lock_guard lock(mutex_);
+            stopping_ = true;
+        }
+        source_->backend->wake();
+        thread_.join();
+    }
+
+    void submit(std::span<DriveRead* const> reads);
+    uint32_t landed() const { return landed_.load(std::memory_order_acquire); }
+    void wait_for_landing(uint32_t seen) const;
+    DriveReaderCounters counters() const;
+    const Source& source() const { return *source_; }
+
+  private:
+    void run();
+    bool take_submitted();
+    void collect(bool wait);
+    void finish_one();
+    void count_time();
+
+    const std::unique_ptr<Source> source_;
+    std::atomic<uint32_t> landed_{0};
+    std::atomic<uint64_t> reads_{0};
+    std::atomic<uint64_t> bytes_{0};
+    std::atomic<uint64_t> retries_{0};
+    std::atomic<uint64_t> busy_nanoseconds_{0};
+
+    std::mutex mutex_;                   ///< guards the next three
+    std::vector<DriveRead*> submitted_;  ///< not yet seen by the I/O thread
+    bool sleeping_ = false;              ///< the I/O thread may wait for the backend, and has to be woken
+    bool stopping_ = false;
+
+    // The I/O thread's own.
+    ReadQueue queue_;
+    std::vector<DriveRead*> taken_;
+    bool busy_ = false;  ///< since busy_since_ a piece is in flight
+    Clock::time_point busy_since_;
+
+    std::thread thread_;  ///< last: it uses all of the above
+};
+
+void DriveReader::Loop::submit(std::span<DriveRead* const> reads) {
+    for (DriveRead* read : reads) read->state.store(ReadState::pending, std::memory_order_relaxed);
+    bool wake;
+    {
+        const std::lock_guard lock(mutex_);
+        submitted_.insert(submitted_.end(), reads.begin(), reads.end());
+        wake = std::exchange(sleeping_, false);
+    }
+    if (wake) source_->backend->wake();
+}
+
+void DriveReader::Loop::wait_for_landing(uint32_t seen) const {
+    for (int i = 0; i < kSpins; i++) {
+        if (landed() != seen) return;
+    }
+    landed_.wait(seen, std::memory_order_acquire);
+}
+
+DriveReaderCounters DriveReader::Loop::counters() const {
+    return {reads_.load(std::memory_order_relaxed), bytes_.load(std::memory_order_relaxed),
+            busy_nanoseconds_.load(std::memory_order_relaxed), retries_.load(std::memory_order_relaxed)};
+}
+
+/// False once the reader is to end.
+bool DriveReader::Loop::take_submitted() {
+    taken_.clear();
+    bool stopping;
+    {
+        const std::lock_guard lock(mutex_);
+        taken_.swap(submitted_);
+        sleeping_ = true;
+        stopping = stopping_;
+    }
+    for (DriveRead* read : taken_) queue_.add(*read);
+    return !stopping;
+}
+
+/// Adds the time since the last call where a piece was in flight during it.
+void DriveReader::Loop::count_time() {
+    const auto now = Clock::now();
+    if (busy_) {
+        const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - busy_since_).count();
+        busy_nanoseconds_.fetch_add(static_cast<uint64_t>(passed), std::memory_order_relaxed);
+    }
+    busy_since_ = now;
+    busy_ = queue_.in_flight() > 0;
+}
+
+void DriveReader::Loop::collect(bool wait) {
+    std::array<PieceEnd, kEndsAtOnce> ends;
+    const size_t count = source_->backend->collect(ends, wait);
+    ReadPiece again;
+    for (size_t i = 0; i < count; i++) {
+        if (queue_.end_piece(ends[i], again)) source_->backend->start(again);
+    }
+    count_time();
+    bytes_.store(queue_.bytes(), std::memory_order_relaxed);
+    retries_.store(queue_.retries(), std::memory_order_relaxed);
+}
+
+void DriveReader::Loop::finish_one() {
+    DriveRead& read = queue_.take_complete();
+    reads_.fetch_add(1, std::memory_order_relaxed);
+    const auto state = read.error ? ReadState::failed : ReadState::done;
+    // From the store on the read is its owner's; notify_all uses its address and not its content.
+    auto& shared_state = read.state;
+    shared_state.store(state, std::memory_order_release);
+    shared_state.notify_all();
+    landed_.fetch_add(1, std::memory_order_release);
+    landed_.notify_all();
+}
+
+void DriveReader::Loop::run() {
+    for (;;) {
+        const bool going_on = take_submitted();
+        if (!going_on) queue_.stop();
+        ReadPiece piece;
+        while (queue_.next_piece(piece)) source_->backend->start(piece);
+        count_time();
+        const bool idle = queue_.in_flight() == 0 && !queue_.has_complete();
+        if (!going_on && idle) return;
+        // Never wait on top of a complete read. The collect comes first all the same: it passes on what has been started,
+        // so that the drive works while a checksum is computed.
+        collect(!queue_.has_complete());
+        if (queue_.has_complete()) finish_one();
+    }
+}
+
+DriveReader::DriveReader(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+DriveReader::~DriveReader() = default;
+
+Result<std::unique_ptr<DriveReader>> DriveReader::launch(std::unique_ptr<Source> source,
+                                                         const DriveReaderOptions& settings) {
+    try {
+        return std::unique_ptr<DriveReader>(
+            new DriveReader(std::make_unique<Loop>(std::move(source), settings)));
+    } catch (const std::system_error& error) {
+        return fail(ErrorKind::capacity, "", fmt::format("cannot start the I/O thread: {}", error.what()));
+    }
+}
+
+Result<std::unique_ptr<DriveReader>> DriveReader::start(std::vector<std::string> paths,
+                                                        const DriveReaderOptions& options) {
+    const auto settings = chosen(options);
+    if (!settings) return pass(settings);
+    auto opened = open_read_files(paths, settings->direct);
+    if (!opened) return pass(opened);
+    auto source = std::make_unique<Source>();
+    source->paths = std::move(paths);
+    source->opened = std::move(*opened);
+    auto method = make_backend(settings->method, source->opened.files, settings->depth, source->backend);
+    if (!method) return pass(method);
+    const std::string route = source->opened.direct
+                                  ? "direct"
+                                  : fmt::format("through the page cache ({})", source->opened.why_not_direct);
+    source->description = fmt::format("{}, {}, depth {}, pieces of {}", *method, route, settings->depth,
+                                      size_text(settings->piece_bytes));
+    return launch(std::move(source), *settings);
+}
+
+Result<std::unique_ptr<DriveReader>> DriveReader::start_with(std::unique_ptr<ReadBackend> backend,
+                                                             std::vector<std::string> paths,
+                                                             const DriveReaderOptions& options) {
+    const auto settings = chosen(options);
+    if (!settings) return pass(settings);
+    auto source = std::make_unique<Source>();
+    source->paths = std::move(paths);
+    source->backend = std::move(backend);
+    source->description = "a backend of the caller's";
+    return launch(std::move(source), *settings);
+}
+
+void DriveReader::submit(std::span<DriveRead* const> reads) {
+    loop_->submit(reads);
+}
+uint32_t DriveReader::landed() const {
+    return loop_->landed();
+}
+void DriveReader::wait_for_landing(uint32_t seen) const {
+    loop_->wait_for_landing(seen);
+}
+DriveReaderCounters DriveReader::counters() const {
+    return loop_->counters();
+}
+bool DriveReader::direct() const {
+    return loop_->source().opened.direct;
+}
+std::string DriveReader::description() const {
+    return loop_->source().description;
+}
+
+}  // namespace waste::container

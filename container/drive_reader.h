@@ -1,0 +1,100 @@
+// Reads of ranges of files past the page cache, many at once, without a thread of the caller's waiting inside the system.
+//
+// One I/O thread owns everything below submit(): it cuts reads into pieces, keeps a few pieces in flight, urgent reads first
+// and otherwise in order of submission, continues short pieces, retries what may pass (a piece that fails with EIO once),
+// and checks the checksum of a read that is complete. The bytes are the same whichever way they came.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "container/result.h"
+
+namespace waste::container {
+
+class ReadBackend;
+
+enum class ReadState : uint32_t { idle, pending, done, failed };
+
+/// One range wanted. It and its memory stay where they are until the read has ended; then both are the caller's again.
+struct DriveRead {
+    uint32_t file = 0;        ///< index into the paths given to start()
+    uint64_t offset = 0;      ///< multiple of kAlignment
+    uint64_t length = 0;      ///< multiple of kAlignment; all of it must be in the file
+    std::byte* to = nullptr;  ///< aligned to kAlignment
+    uint64_t hash = 0;        ///< XXH3-64 that the bytes must have, where verify is set
+    bool verify = true;
+    std::atomic<ReadState> state{
+        ReadState::idle};             ///< done and failed are stored with release, then notified to all
+    std::atomic<bool> urgent{false};  ///< may be set while pending: goes before those that are not
+    std::optional<Error> error;       ///< where failed; valid after an acquire load of state
+};
+
+enum class ReadMethod {
+    automatic,  ///< io_uring, or threads where the kernel does not grant it
+    io_uring,
+    threads,  ///< each in a system call of its own
+};
+
+struct DriveReaderOptions {
+    ReadMethod method = ReadMethod::automatic;
+    /// Past the page cache, file by file where the file system can. Where it cannot, pages are given back once read, so
+    /// that the cache does not fill. Without `direct` the cache is used as it comes.
+    bool direct = true;
+    int depth = 0;             ///< pieces in flight at most; 0: chosen
+    uint64_t piece_bytes = 0;  ///< multiple of kAlignment; 0: chosen
+};
+
+struct DriveReaderCounters {
+    uint64_t reads = 0;             ///< ended, failed ones included
+    uint64_t bytes = 0;             ///< arrived in memory
+    uint64_t busy_nanoseconds = 0;  ///< with at least one piece in flight
+    uint64_t retries = 0;           ///< pieces asked for again, short ones not counted
+};
+
+/// Thread-safe, but for its end: no call may be under way or come after.
+class DriveReader {
+  public:
+    /// Opens the files, which must be regular ones.
+    static Result<std::unique_ptr<DriveReader>> start(std::vector<std::string> paths,
+                                                      const DriveReaderOptions& options);
+    /// As start(), through a backend of the caller's. The files are named in errors, and never opened.
+    static Result<std::unique_ptr<DriveReader>> start_with(std::unique_ptr<ReadBackend> backend,
+                                                           std::vector<std::string> paths,
+                                                           const DriveReaderOptions& options);
+    /// Waits for what is in flight; what is queued fails as `interrupted`.
+    ~DriveReader();
+    DriveReader(const DriveReader&) = delete;
+    DriveReader& operator=(const DriveReader&) = delete;
+
+    /// Sets each state to `pending` and queues the reads. Never waits for a read; allocates only while the queue is longer
+    /// than it has ever been.
+    void submit(std::span<DriveRead* const> reads);
+
+    /// Reads that have ended so far, modulo 2^32. What has ended by then is seen in the reads' states.
+    uint32_t landed() const;
+    /// Returns once landed() differs from `seen`: spins for some microseconds, then sleeps.
+    void wait_for_landing(uint32_t seen) const;
+
+    DriveReaderCounters counters() const;
+    /// Whether every file is read past the page cache.
+    bool direct() const;
+    /// "io_uring, direct, depth 8, pieces of 1 MiB", "threads, through the page cache (FILE: …), …".
+    std::string description() const;
+
+  private:
+    struct Source;
+    class Loop;
+    static Result<std::unique_ptr<DriveReader>> launch(std::unique_ptr<Source> source,
+                                                       const DriveReaderOptions& settings);
+    explicit DriveReader(std::unique_ptr<Loop> loop);
+    std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace waste::container

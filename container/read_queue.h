@@ -1,0 +1,70 @@
+// Which piece of which read comes next, and what becomes of a read as its pieces end. No thread and no system call: the I/O
+// thread of DriveReader is the only caller.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "container/drive_reader.h"
+#include "container/read_backend.h"
+
+namespace waste::container {
+
+class ReadQueue {
+  public:
+    /// `paths`, which outlive the queue, name files in errors.
+    ReadQueue(const std::vector<std::string>& paths, int depth, uint64_t piece_bytes);
+
+    /// Queues a read. One that makes no sense is complete at once, as failed.
+    void add(DriveRead& read);
+    /// No piece of what is queued comes any more: what is not complete by itself fails as `interrupted`.
+    void stop();
+
+    /// The next piece to start: of the oldest urgent read, else of the oldest. False where nothing waits or the depth is
+    /// reached.
+    bool next_piece(ReadPiece& piece);
+    /// A piece has ended. True where it is to be started again, as `again`: the rest of a short one, or all of one whose
+    /// failure may pass.
+    bool end_piece(const PieceEnd& end, ReadPiece& again);
+
+    bool has_complete() const { return !complete_.empty(); }
+    /// Checks the oldest complete read and takes it out; `error` is set where it has failed, `state` is left alone.
+    DriveRead& take_complete();
+
+    int in_flight() const { return static_cast<int>(pieces_.size() - free_pieces_.size()); }
+    uint64_t bytes() const { return bytes_; }
+    uint64_t retries() const { return retries_; }
+
+  private:
+    struct Active {
+        DriveRead* read = nullptr;
+        uint64_t asked = 0;  ///< bytes of it that have been given out in pieces
+        int in_flight = 0;   ///< pieces
+    };
+    struct Piece {
+        ReadPiece rest;  ///< what of it is still to come
+        uint32_t active = 0;
+        int interruptions = 0;
+        bool retried = false;
+    };
+
+    const std::string& path_of(const DriveRead& read) const { return paths_[read.file]; }
+    uint32_t most_wanted() const;
+    bool retry(Piece& piece, const PieceEnd& end);
+    Error failure_of(const Piece& piece, int64_t result) const;
+    void fail_read(uint32_t index, Error error);
+
+    const std::vector<std::string>& paths_;
+    const uint64_t piece_bytes_;
+    std::vector<Active> active_;
+    std::vector<uint32_t> free_active_;
+    std::vector<uint32_t> waiting_;   ///< with bytes not asked for, in order of submission
+    std::vector<uint32_t> complete_;  ///< in order of completion
+    std::vector<Piece> pieces_;       ///< by id
+    std::vector<uint32_t> free_pieces_;
+    uint64_t bytes_ = 0;
+    uint64_t retries_ = 0;
+};
+
+}  // namespace waste::container
