@@ -94,7 +94,7 @@ class Streaming : public ::testing::TestWithParam<std::string> {
                           std::ios::binary | std::ios::in | std::ios::out);
         for (int64_t expert = 0; expert < bank.shape.experts; expert++) {
             const auto at = static_cast<std::streamoff>(
-                converted_.model().container().expert_entry(0, expert).offset + 100);
+                converted_.model().container().expert_entry(0, expert).offset + 1);
             char byte = 0;
             file.seekg(at).read(&byte, 1);
             byte = static_cast<char>(byte ^ 4);
