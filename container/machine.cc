@@ -36,17 +36,24 @@ std::optional<uint64_t> leading_number(std::string_view text) {
     return error == std::errc() ? std::optional(value) : std::nullopt;
 }
 
-Result<uint64_t> physical_memory(const std::string& root) {
-    const std::string path = root + "/proc/meminfo";
-    const auto text = read_pseudo_file(path);
-    if (!text) return pass(text);
-    constexpr std::string_view kKey = "MemTotal:";
-    for (std::string_view line : split(*text, '\n')) {
-        if (!line.starts_with(kKey)) continue;
-        line.remove_prefix(std::min(line.find_first_not_of(' ', kKey.size()), line.size()));
-        if (const auto kib = leading_number(line)) return *kib << 10;
+/// The number behind a key that starts a line, for example "MemTotal:   123 kB" or "inactive_file 456".
+std::optional<uint64_t> value_of(std::string_view text, std::string_view key) {
+    for (std::string_view line : split(text, '\n')) {
+        if (!line.starts_with(key)) continue;
+        line.remove_prefix(key.size());
+        const size_t number = line.find_first_not_of(' ');
+        if (number != 0 && number != line.npos) return leading_number(line.substr(number));
     }
-    return fail(ErrorKind::unsupported, path, "does not tell MemTotal");
+    return std::nullopt;
+}
+
+/// A line of /proc/meminfo, in bytes; its text was read from `path`.
+Result<uint64_t> meminfo_bytes(std::string_view text, const char* name, const std::string& path) {
+    const auto kib = value_of(text, std::string(name) + ":");
+    if (!kib || *kib > UINT64_MAX >> 10) {
+        return fail(ErrorKind::unsupported, path, std::string("does not tell ") + name);
+    }
+    return *kib << 10;
 }
 
 /// The process's group in the hierarchy of a controller: version 2's "0::/path", or version 1's "7:memory:/path".
@@ -98,13 +105,62 @@ void visit_groups(const std::string& root, std::string_view controller, const Vi
     }
 }
 
-void apply_limit(const std::string& path, MachineMemory& memory) {
+/// The number that a file of a control group starts with; nothing for "max", or where there is no such file (a root
+/// group, for example, has no limits).
+std::optional<uint64_t> group_number(const std::string& path) {
     const auto text = read_pseudo_file(path);
-    if (!text) return;  // a root group, for example, has no limits
-    const auto limit = leading_number(*text);
+    return text ? leading_number(*text) : std::nullopt;
+}
+
+constexpr const char* kLimitNames[] = {"memory.max", "memory.high", "memory.limit_in_bytes"};
+
+void apply_limit(const std::string& path, MachineMemory& memory) {
+    const auto limit = group_number(path);
     if (!limit || *limit >= memory.usable_bytes) return;
     memory.usable_bytes = *limit;
     memory.limited_by = path;
+}
+
+/// What a group's processes hold and the kernel cannot just drop: usage less file pages, in both versions' names.
+std::optional<uint64_t> group_held_bytes(const std::string& directory) {
+    auto usage = group_number(join_path(directory, "memory.current"));
+    const bool version_2 = usage.has_value();
+    if (!version_2) usage = group_number(join_path(directory, "memory.usage_in_bytes"));
+    const auto stat = read_pseudo_file(join_path(directory, "memory.stat"));
+    if (!usage || !stat) return usage;
+    uint64_t held = *usage;
+    // Version 1 counts descendants in lines of their own, version 2 in every line.
+    const std::string prefix = version_2 ? "" : "total_";
+    for (const char* key : {"inactive_file", "active_file"}) {
+        held -= std::min(held, value_of(*stat, prefix + key).value_or(0));
+    }
+    return held;
+}
+
+void apply_room(const std::string& directory, MemoryNow& now) {
+    const auto held = group_held_bytes(directory);
+    if (!held) return;
+    for (const char* name : kLimitNames) {
+        const std::string path = join_path(directory, name);
+        const auto limit = group_number(path);
+        if (!limit) continue;
+        const uint64_t room = *limit - std::min(*held, *limit);
+        if (room >= now.available_bytes) continue;
+        now.available_bytes = room;
+        now.limited_by = path;
+    }
+}
+
+/// "some avg10=0.12 avg60=…" of a file of pressure stall information.
+std::optional<double> read_pressure(const std::string& path) {
+    const auto text = read_pseudo_file(path);
+    constexpr std::string_view kStart = "some avg10=";
+    if (!text || !text->starts_with(kStart)) return std::nullopt;
+    double percent = 0;
+    const auto [end, error] =
+        std::from_chars(text->data() + kStart.size(), text->data() + text->size(), percent);
+    // Not a number fails both comparisons.
+    return error == std::errc() && percent >= 0 && percent <= 100 ? std::optional(percent) : std::nullopt;
 }
 
 /// CPUs' worth of time that a group grants: version 2's "QUOTA PERIOD" or "max PERIOD", or version 1's two files, the
@@ -127,15 +183,33 @@ std::optional<uint64_t> group_quota(const std::string& directory) {
 }  // namespace
 
 Result<MachineMemory> read_machine_memory(const std::string& root) {
-    const auto physical = physical_memory(root);
+    const std::string path = root + "/proc/meminfo";
+    const auto meminfo = read_pseudo_file(path);
+    if (!meminfo) return pass(meminfo);
+    const auto physical = meminfo_bytes(*meminfo, "MemTotal", path);
     if (!physical) return pass(physical);
     MachineMemory memory{*physical, *physical, {}};
     visit_groups(root, "memory", [&](const std::string& directory) {
-        for (const char* name : {"memory.max", "memory.high", "memory.limit_in_bytes"}) {
-            apply_limit(join_path(directory, name), memory);
-        }
+        for (const char* name : kLimitNames) apply_limit(join_path(directory, name), memory);
     });
     return memory;
+}
+
+Result<MemoryNow> read_memory_now(const std::string& root) {
+    const std::string path = root + "/proc/meminfo";
+    const auto meminfo = read_pseudo_file(path);
+    if (!meminfo) return pass(meminfo);
+    const auto available = meminfo_bytes(*meminfo, "MemAvailable", path);
+    if (!available) return pass(available);
+    MemoryNow now{*available, {}, {}, meminfo_bytes(*meminfo, "SwapTotal", path).value_or(0) > 0};
+    visit_groups(root, "memory", [&](const std::string& directory) {
+        apply_room(directory, now);
+        // The process's own group comes first.
+        if (!now.pressure_percent)
+            now.pressure_percent = read_pressure(join_path(directory, "memory.pressure"));
+    });
+    if (!now.pressure_percent) now.pressure_percent = read_pressure(root + "/proc/pressure/memory");
+    return now;
 }
 
 int read_cpu_quota(const std::string& root) {

@@ -1,7 +1,8 @@
-// What this machine lets the process have of its memory and of its CPUs' time.
+// What this machine lets the process have of its memory and of its CPUs' time, and what of it is there now.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "container/result.h"
@@ -19,6 +20,21 @@ struct MachineMemory {
 
 /// `root` stands before every path read ("" outside tests).
 Result<MachineMemory> read_machine_memory(const std::string& root);
+
+/// What changes from moment to moment.
+struct MemoryNow {
+    /// The least of what the kernel calls available (MemAvailable: free, or file pages it can drop) and of what the
+    /// process's control group and each of its ancestors still grant: limit less usage, file pages not counted.
+    uint64_t available_bytes;
+    std::string limited_by;  ///< the file that holds the limit of the least; empty: the machine
+    /// Percent of the last ten seconds in which somebody in the process's group, or else on the machine, waited for
+    /// memory (pressure stall information); nothing where the kernel does not tell.
+    std::optional<double> pressure_percent;
+    bool has_swap;  ///< without it, what does not fit ends in the out-of-memory killer
+};
+
+/// `root` as above.
+Result<MemoryNow> read_memory_now(const std::string& root);
 
 /// CPUs' worth of time that the process's control group and all its ancestors grant (cpu.max, v1's cfs_quota_us), rounded
 /// up; 0: no limit.

@@ -1,8 +1,11 @@
 #include "engine/plan.h"
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
+#include "container/memory.h"
+#include "engine/saturate.h"
 #include "engine/state.h"
 
 namespace waste::engine {
@@ -11,28 +14,35 @@ namespace {
 constexpr int kMostWorkingSets = 3;
 constexpr std::string_view kEmbeddingName = "embed_tokens";
 
-uint64_t add(uint64_t a, uint64_t b) {
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-uint64_t multiply(uint64_t a, uint64_t b) {
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
+/// Measured of a run on a small model: code and heap besides what the rows say.
+constexpr uint64_t kProgramBytes = uint64_t{12} << 20;
+/// An expert's entry in the table of its bank and in the cache's index.
+constexpr uint64_t kTableBytes = 64;
 
 uint64_t count_of(int64_t count) {
     return static_cast<uint64_t>(count);
 }
 
+/// The layer of "layers.7.self_attn.q_proj"; nothing for what is of no layer. Names are untrusted: a layer beyond
+/// `most` is none.
+std::optional<size_t> layer_of(std::string_view name, size_t most) {
+    constexpr std::string_view kPrefix = "layers.";
+    if (!name.starts_with(kPrefix)) return std::nullopt;
+    name.remove_prefix(kPrefix.size());
+    size_t layer = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+    const bool whole = error == std::errc() && end < name.data() + name.size() && *end == '.';
+    return whole && layer < most ? std::optional(layer) : std::nullopt;
+}
+
 /// The largest cache the machine has room for: 3, 2 or 1 working sets over the floor, else the floor alone.
-void recommend_cache(Plan& plan, uint64_t expert_bytes, std::optional<uint64_t> usable_bytes) {
+void recommend_cache(Plan& plan, const ContainerSizes& sizes, uint64_t least_slots, uint64_t token_slots,
+                     std::optional<uint64_t> usable_bytes) {
     const uint64_t room = usable_bytes ? safe_part(*usable_bytes) : UINT64_MAX;
     const uint64_t before_cache = plan.floor_bytes - plan.least_cache_bytes;
     const auto cache_of = [&](int working_sets) {
-        const uint64_t wanted =
-            add(plan.least_cache_bytes, multiply(plan.working_set_bytes, count_of(working_sets)));
-        return std::min(wanted, expert_bytes);
+        const uint64_t wanted = add(least_slots, multiply(token_slots, count_of(working_sets)));
+        return arena_bytes(std::min(wanted, sizes.record_count), slot_bytes(sizes));
     };
     plan.working_sets = kMostWorkingSets;
     while (plan.working_sets > 0 && add(before_cache, cache_of(plan.working_sets)) > room) {
@@ -40,7 +50,7 @@ void recommend_cache(Plan& plan, uint64_t expert_bytes, std::optional<uint64_t> 
     }
     plan.cache_bytes = cache_of(plan.working_sets);
     plan.recommended_bytes = add(before_cache, plan.cache_bytes);
-    plan.all_experts_fit = usable_bytes && add(before_cache, expert_bytes) <= room;
+    plan.all_experts_fit = usable_bytes && add(before_cache, sizes.expert_bytes) <= room;
 }
 
 void judge(Plan& plan, const ModelConfig& config, uint64_t per_position,
@@ -62,19 +72,34 @@ void judge(Plan& plan, const ModelConfig& config, uint64_t per_position,
 
 }  // namespace
 
+uint64_t slot_bytes(const ContainerSizes& sizes) {
+    return round_up(sizes.record_bytes, container::kAlignment);
+}
+
+uint64_t arena_bytes(uint64_t slots, uint64_t slot_bytes) {
+    return round_up(multiply(slots, slot_bytes), container::kHugePageBytes);
+}
+
 ContainerSizes container_sizes(uint64_t trunk_bytes, std::span<const container::TensorEntry> tensors,
                                std::span<const container::BankEntry> banks) {
     ContainerSizes sizes{};
     sizes.trunk_bytes = trunk_bytes;
     for (const container::TensorEntry& tensor : tensors) {
-        if (tensor.name != kEmbeddingName) continue;
-        sizes.embedding_bytes =
-            (tensor.bytes + container::kAlignment - 1) / container::kAlignment * container::kAlignment;
-        sizes.embedding_row_bytes = tensor.bytes / count_of(std::max<int64_t>(1, tensor.shape.front()));
+        const uint64_t bytes = round_up(tensor.bytes, container::kAlignment);
+        if (tensor.name == kEmbeddingName) {
+            sizes.embedding_bytes = bytes;
+            sizes.embedding_row_bytes = tensor.bytes / count_of(std::max<int64_t>(1, tensor.shape.front()));
+        } else if (const auto layer = layer_of(tensor.name, tensors.size())) {
+            if (sizes.layer_bytes.size() <= *layer) sizes.layer_bytes.resize(*layer + 1);
+            sizes.layer_bytes[*layer] = add(sizes.layer_bytes[*layer], bytes);
+        } else {
+            sizes.head_bytes = add(sizes.head_bytes, bytes);
+        }
     }
     for (const container::BankEntry& bank : banks) {
         sizes.expert_bytes = add(sizes.expert_bytes, bank.bytes);
         sizes.record_bytes = std::max(sizes.record_bytes, bank.shape.record_bytes());
+        sizes.record_count = add(sizes.record_count, count_of(bank.shape.experts));
     }
     return sizes;
 }
@@ -82,7 +107,9 @@ ContainerSizes container_sizes(uint64_t trunk_bytes, std::span<const container::
 Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
           std::optional<uint64_t> usable_bytes) {
     const StateBytes state = state_bytes(config);
-    const uint64_t chosen_bytes = multiply(count_of(config.num_experts_per_token), sizes.record_bytes);
+    const uint64_t chosen = count_of(config.num_experts_per_token);
+    const uint64_t token_slots = multiply(chosen, count_of(config.moe_layer_count()));
+    const uint64_t least_slots = std::min(multiply(2, chosen), sizes.record_count);
     Plan out{};
     out.context_length = shape.context_length;
     out.trunk_bytes = sizes.trunk_bytes - std::min(sizes.embedding_bytes, sizes.trunk_bytes);
@@ -90,15 +117,17 @@ Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const Workspac
     out.conv_ring_bytes = count_of(state.conv);
     out.mla_latent_bytes = multiply(count_of(state.mla_per_position), count_of(shape.context_length));
     out.activation_bytes = count_of(Workspace::bytes(config, shape));
-    out.least_cache_bytes = std::min(multiply(2, chosen_bytes), sizes.expert_bytes);
-    for (const uint64_t bytes : {out.trunk_bytes, out.kda_state_bytes, out.conv_ring_bytes,
-                                 out.mla_latent_bytes, out.activation_bytes, out.least_cache_bytes}) {
+    out.least_cache_bytes = arena_bytes(least_slots, slot_bytes(sizes));
+    out.program_bytes = add(kProgramBytes, multiply(kTableBytes, sizes.record_count));
+    for (const uint64_t bytes :
+         {out.trunk_bytes, out.kda_state_bytes, out.conv_ring_bytes, out.mla_latent_bytes,
+          out.activation_bytes, out.least_cache_bytes, out.program_bytes}) {
         out.floor_bytes = add(out.floor_bytes, bytes);
     }
-    out.working_set_bytes = multiply(chosen_bytes, count_of(config.moe_layer_count()));
+    out.working_set_bytes = multiply(token_slots, sizes.record_bytes);
     out.trunk_read_bytes = add(out.trunk_bytes, sizes.embedding_row_bytes);
     out.expert_read_bytes = out.working_set_bytes;
-    recommend_cache(out, sizes.expert_bytes, usable_bytes);
+    recommend_cache(out, sizes, least_slots, token_slots, usable_bytes);
     judge(out, config, count_of(state.mla_per_position), usable_bytes);
     return out;
 }

@@ -1,14 +1,12 @@
-// What a model needs of a machine's memory: a pure function of its config, its sizes on the drive, the
-// shape of a session (context, tokens a block, threads) and the memory at hand. `waste plan` prints these rows, and a session allocates exactly those that
-// are its own (states, latents, activations).
-//
-// Weights are mapped. Nothing is copied, so "must be there" means: with less, pages are dropped and read
-// again for every token. Results are the same either way, the speed is not.
+// What a model needs of memory: a pure function of its config, its sizes on the drive, the shape of a session (context,
+// tokens a block, threads) and the memory at hand. `waste plan` prints these rows, and a session allocates exactly
+// those that are its own (states, latents, activations). run_plan.h says how it runs with less, or with more.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "container/manifest.h"
 #include "engine/config.h"
@@ -23,6 +21,11 @@ struct ContainerSizes {
     uint64_t embedding_row_bytes;  ///< what a token reads of it
     uint64_t expert_bytes;         ///< all bank files
     uint64_t record_bytes;         ///< the largest expert record
+    uint64_t record_count;         ///< experts of all banks
+    /// Of trunk.bin, padding included: what each layer takes, one range of the file, and what stands behind the last
+    /// one (output mix, norm, lm_head).
+    std::vector<uint64_t> layer_bytes;
+    uint64_t head_bytes;
 
     uint64_t total_bytes() const { return trunk_bytes + expert_bytes; }
 };
@@ -44,12 +47,13 @@ struct Plan {
     uint64_t conv_ring_bytes;
     uint64_t mla_latent_bytes;
     uint64_t activation_bytes;
-    uint64_t least_cache_bytes;  ///< two layers' choice of experts: one in use, one arriving
+    uint64_t least_cache_bytes;  ///< arena of two layers' choice of experts: one in use, one arriving
+    uint64_t program_bytes;      ///< the program itself, its tables of experts included
     uint64_t floor_bytes;        ///< sum of the above
     // What is worth having
     uint64_t working_set_bytes;  ///< the experts of one token, over all layers
     int working_sets;            ///< how many of them the recommendation adds to the floor: 3 to 0
-    uint64_t cache_bytes;        ///< recommended, least_cache_bytes included; never more than all experts
+    uint64_t cache_bytes;        ///< recommended, least_cache_bytes included
     uint64_t recommended_bytes;  ///< floor with the recommended cache
     bool all_experts_fit;        ///< every expert can stay in memory
     // What a token reads
@@ -65,6 +69,11 @@ struct Plan {
 constexpr uint64_t safe_part(uint64_t usable_bytes) {
     return usable_bytes - usable_bytes / 8;
 }
+
+/// What an expert takes in memory: the largest record, in whole blocks of 4 KiB.
+uint64_t slot_bytes(const ContainerSizes& sizes);
+/// Of an arena of `slots` slots, in whole huge pages.
+uint64_t arena_bytes(uint64_t slots, uint64_t slot_bytes);
 
 /// Sums stop at the largest number instead of wrapping: configs are untrusted.
 Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,

@@ -66,6 +66,7 @@ constexpr Row kRows[] = {
     {"MLA latents", "mla_latent_bytes", &Plan::mla_latent_bytes},
     {"activations", "activation_bytes", &Plan::activation_bytes},
     {"experts, two layers' choice", "least_cache_bytes", &Plan::least_cache_bytes},
+    {"program", "program_bytes", &Plan::program_bytes},
     {"= floor", "floor_bytes", &Plan::floor_bytes},
     {"experts, recommended", "cache_bytes", &Plan::cache_bytes},
     {"= recommended", "recommended_bytes", &Plan::recommended_bytes},

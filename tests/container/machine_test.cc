@@ -108,6 +108,110 @@ TEST_F(MachineMemoryTest, SurvivesOddFiles) {
     EXPECT_EQ(read_machine_memory(dir_.path()).error().kind, ErrorKind::not_found);
 }
 
+/// The same machine with 48 GiB available and memory control groups two deep.
+class MemoryNowTest : public MachineMemoryTest {
+  protected:
+    void SetUp() override {
+        MachineMemoryTest::SetUp();
+        write("proc/meminfo",
+              "MemTotal:       67108864 kB\nMemFree:        1 kB\nMemAvailable:   50331648 kB\n"
+              "SwapTotal:             0 kB\n");
+    }
+
+    /// A group's usage, of which `inactive` and `active` are file pages.
+    void use(const std::string& group, uint64_t usage, uint64_t inactive, uint64_t active) {
+        write(group + "/memory.current", std::to_string(usage));
+        write(group + "/memory.stat", "anon 1\nfile 77\ninactive_anon 5\ninactive_file " +
+                                          std::to_string(inactive) + "\nactive_file " +
+                                          std::to_string(active) + "\ninactive_file_other 1\n");
+    }
+
+    MemoryNow now() {
+        const auto memory = read_memory_now(dir_.path());
+        EXPECT_TRUE(memory) << memory.error().text();
+        return memory.value_or(MemoryNow{});
+    }
+};
+
+TEST_F(MemoryNowTest, IsWhatTheKernelCallsAvailable) {
+    EXPECT_EQ(now().available_bytes, 48 * kGiB);
+    EXPECT_EQ(now().limited_by, "");
+    EXPECT_EQ(now().pressure_percent, std::nullopt);
+    EXPECT_FALSE(now().has_swap);
+    std::filesystem::remove(dir_.file("proc/self/cgroup"));
+    EXPECT_EQ(now().available_bytes, 48 * kGiB) << "a kernel without control groups";
+    write("proc/meminfo", "MemAvailable: 4 kB\nSwapTotal: 8 kB\n");
+    EXPECT_EQ(now().available_bytes, 4096u);
+    EXPECT_TRUE(now().has_swap);
+    for (const char* odd : {"MemTotal: 3 kB\n", "MemAvailable:\n", "MemAvailable:3 kB\n",
+                            "MemAvailable: 18446744073709551615 kB\n"}) {
+        write("proc/meminfo", odd);
+        EXPECT_EQ(read_memory_now(dir_.path()).error().text(),
+                  dir_.file("proc/meminfo") + ": does not tell MemAvailable")
+            << odd;
+    }
+}
+
+TEST_F(MemoryNowTest, TakesTheLeastRoomOfAllAncestors) {
+    write("proc/self/cgroup", "0::/outer/inner\n");
+    const std::string outer = "sys/fs/cgroup/outer", inner = "sys/fs/cgroup/outer/inner";
+    write(inner + "/memory.max", std::to_string(32 * kGiB));
+    EXPECT_EQ(now().available_bytes, 48 * kGiB) << "a limit whose usage is not told";
+    use(inner, 12 * kGiB, 4 * kGiB, 2 * kGiB);
+    EXPECT_EQ(now().available_bytes, 26 * kGiB) << "file pages are free to take";
+    EXPECT_EQ(now().limited_by, dir_.file(inner + "/memory.max"));
+    write(inner + "/memory.high", std::to_string(20 * kGiB));
+    EXPECT_EQ(now().available_bytes, 14 * kGiB);
+    EXPECT_EQ(now().limited_by, dir_.file(inner + "/memory.high"));
+    write(outer + "/memory.max", std::to_string(40 * kGiB));
+    use(outer, 31 * kGiB, kGiB, 0);
+    EXPECT_EQ(now().available_bytes, 10 * kGiB) << "a sibling fills the parent";
+    use(outer, 50 * kGiB, 0, 0);
+    EXPECT_EQ(now().available_bytes, 0u) << "over its limit";
+    use(outer, 2 * kGiB, 3 * kGiB, 0);
+    EXPECT_EQ(now().available_bytes, 14 * kGiB) << "numbers of two moments";
+    write(outer + "/memory.max", "max\n");
+    write(inner + "/memory.high", "max\n");
+    write(inner + "/memory.stat", "\n");
+    EXPECT_EQ(now().available_bytes, 20 * kGiB) << "no file pages told: none are free";
+}
+
+TEST_F(MemoryNowTest, ReadsVersion1) {
+    write("proc/self/mountinfo", kMountV1);
+    write("proc/self/cgroup", "4:memory:/a/b\n0::/elsewhere\n");
+    const std::string group = "sys/fs/cgroup/memory/a";
+    write(group + "/memory.limit_in_bytes", std::to_string(20 * kGiB));
+    write(group + "/memory.usage_in_bytes", std::to_string(9 * kGiB));
+    write(group + "/memory.stat", "inactive_file 1\nactive_file 1\ntotal_inactive_file " +
+                                      std::to_string(2 * kGiB) + "\ntotal_active_file " +
+                                      std::to_string(3 * kGiB) + "\n");
+    EXPECT_EQ(now().available_bytes, 16 * kGiB);
+    write(group + "/b/memory.limit_in_bytes", std::to_string(8 * kGiB));
+    write(group + "/b/memory.usage_in_bytes", std::to_string(5 * kGiB));
+    write(group + "/b/memory.stat", "total_inactive_file " + std::to_string(kGiB) + "\n");
+    EXPECT_EQ(now().available_bytes, 4 * kGiB);
+    EXPECT_EQ(now().limited_by, dir_.file(group + "/b/memory.limit_in_bytes"));
+    write(group + "/b/memory.limit_in_bytes", "9223372036854771712\n");
+    EXPECT_EQ(now().available_bytes, 16 * kGiB);
+}
+
+TEST_F(MemoryNowTest, ReadsPressureOfTheNearestGroupThatTells) {
+    write("proc/self/cgroup", "0::/outer/inner\n");
+    const std::string rest =
+        " avg60=1.00 avg300=0.00 total=5\nfull avg10=9.00 avg60=0.00 avg300=0.00 total=0\n";
+    write("proc/pressure/memory", "some avg10=1.50" + rest);
+    EXPECT_EQ(now().pressure_percent, 1.5);
+    write("sys/fs/cgroup/outer/memory.pressure", "some avg10=20.00" + rest);
+    EXPECT_EQ(now().pressure_percent, 20);
+    write("sys/fs/cgroup/outer/inner/memory.pressure", "some avg10=0.00" + rest);
+    EXPECT_EQ(now().pressure_percent, 0);
+    for (const char* odd : {"", "some", "some avg10=", "some avg10=x", "some avg10=-1", "some avg10=101",
+                            "some avg10=nan", "some avg10=inf", "full avg10=3"}) {
+        write("sys/fs/cgroup/outer/inner/memory.pressure", odd);
+        EXPECT_EQ(now().pressure_percent, 20) << odd;
+    }
+}
+
 using CpuQuotaTest = MachineMemoryTest;
 
 TEST_F(CpuQuotaTest, IsTheSmallestOfAllAncestors) {
@@ -152,6 +256,15 @@ TEST(MachineMemory, OfThisMachine) {
     ASSERT_TRUE(memory) << memory.error().text();
     EXPECT_GT(memory->usable_bytes, uint64_t{1} << 20);
     EXPECT_LE(memory->usable_bytes, memory->physical_bytes);
+}
+
+TEST(MemoryNow, OfThisMachine) {
+    const auto memory = read_machine_memory("");
+    const auto now = read_memory_now("");
+    ASSERT_TRUE(memory) << memory.error().text();
+    ASSERT_TRUE(now) << now.error().text();
+    EXPECT_GT(now->available_bytes, uint64_t{1} << 20);
+    EXPECT_LE(now->available_bytes, memory->usable_bytes);
 }
 
 }  // namespace

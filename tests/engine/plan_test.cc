@@ -1,15 +1,14 @@
 #include "engine/plan.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 
 #include "engine/convert/convert.h"
 #include "engine/plan_source.h"
 #include "engine/session.h"
+#include "tests/support/planned_models.h"
 #include "tests/support/temp_dir.h"
 
 namespace waste::engine {
@@ -17,68 +16,10 @@ namespace {
 
 using kernels::Format;
 
-constexpr const char* kK3Keys = R"({
-  "model_type": "kimi_k3", "bos_token_id": 163584, "eos_token_id": 163586, "tie_word_embeddings": false,
-  "text_config": {
-    "vocab_size": 163840, "hidden_size": 7168, "num_hidden_layers": 93, "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 1048576, "intermediate_size": 33792,
-    "num_attention_heads": 96, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
-    "qk_rope_head_dim": 64, "v_head_dim": 128, "mla_use_nope": true, "mla_use_output_gate": true,
-    "hidden_act": "situ", "activation_situ_beta": 4.0, "activation_situ_linear_beta": 25.0,
-    "num_experts": 896, "num_experts_per_token": 16, "num_shared_experts": 2, "moe_intermediate_size": 3072,
-    "first_k_dense_replace": 1, "routed_expert_hidden_size": 3584, "latent_moe_use_norm": true,
-    "moe_router_activation_func": "sigmoid", "moe_renormalize": true, "routed_scaling_factor": 1.0,
-    "moe_layer_freq": 1, "num_expert_group": 1, "topk_group": 1, "num_key_value_heads": 96,
-    "tie_word_embeddings": false, "attn_res_block_size": 12, "quantization_config": {"format": "mxfp4-pack-quantized"},
-    "linear_attn_config": {"num_heads": 96, "head_dim": 128, "short_conv_kernel_size": 4,
-      "gate_lower_bound": -5.0, "use_full_rank_gate": true, "kda_layers": [KDA], "full_attn_layers": [FULL]}
-  }
-})";
-
-constexpr const char* kLinearKeys = R"({
-  "model_type": "kimi_linear",
-  "vocab_size": 163840, "hidden_size": 2304, "num_hidden_layers": 27, "rms_norm_eps": 1e-5,
-  "model_max_length": 1048576, "intermediate_size": 9216,
-  "num_attention_heads": 32, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
-  "v_head_dim": 128, "mla_use_nope": true, "hidden_act": "silu",
-  "num_experts": 256, "num_experts_per_token": 8, "num_shared_experts": 1, "moe_intermediate_size": 1024,
-  "first_k_dense_replace": 1, "moe_router_activation_func": "sigmoid", "moe_renormalize": true,
-  "routed_scaling_factor": 2.446,
-  "linear_attn_config": {"num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4,
-    "kda_layers": [KDA], "full_attn_layers": [FULL]}
-})";
-
-/// Every fourth layer and the last one are MLA, as in both releases.
-std::string with_layers(std::string text, int layers) {
-    std::string kda, full;
-    for (int layer = 1; layer <= layers; layer++) {
-        std::string& list = layer % 4 == 0 || layer == layers ? full : kda;
-        list += fmt::format("{}{}", list.empty() ? "" : ",", layer);
-    }
-    text.replace(text.find("KDA"), 3, kda);
-    return text.replace(text.find("FULL"), 4, full);
-}
-
-std::string k3_config() {
-    return with_layers(kK3Keys, 93);
-}
-std::string linear_config() {
-    return with_layers(kLinearKeys, 27);
-}
-
-/// Writes a config.json and looks it up.
-Result<PlannedModel> look_up(const std::string& config_text, std::optional<TrunkRecipe> trunk = {},
-                             std::optional<Format> experts = {}) {
-    const waste::test::TempDir dir;
-    std::ofstream(dir.file("config.json")) << config_text;
-    return look_up_model(dir.file("config.json"), trunk, experts);
-}
-
-PlannedModel planned(const std::string& config_text, std::optional<TrunkRecipe> trunk = {}) {
-    const auto model = look_up(config_text, trunk);
-    if (!model) throw std::runtime_error(model.error().text());
-    return *model;
-}
+using waste::test::k3_config;
+using waste::test::linear_config;
+using waste::test::look_up;
+using waste::test::planned;
 
 Plan plan_of(const PlannedModel& model, int64_t context_length, std::optional<uint64_t> usable = {}) {
     engine::SessionOptions options;
@@ -106,7 +47,7 @@ TEST(Plan, KimiK3HasThePublishedNumbers) {
     EXPECT_EQ(p.conv_ring_bytes, 30'523'392u);
     EXPECT_EQ(p.mla_latent_bytes, 4096u * 55'296u);
     EXPECT_EQ(plan_of(model, 1048576).mla_latent_bytes, uint64_t{54} << 30);
-    EXPECT_EQ(p.least_cache_bytes, 2u * 16u * 17'547'264u);
+    EXPECT_EQ(p.least_cache_bytes, arena_bytes(2 * 16, 17'547'264));
     EXPECT_EQ(p.expert_read_bytes, 92u * 16u * uint64_t{17'547'264});
     // All experts, and the tables behind them: less than a page for two experts.
     EXPECT_GT(model.sizes.expert_bytes, 1'446'456'066'048u);
@@ -140,7 +81,7 @@ TEST(Plan, FloorIsTheSumOfItsRows) {
     for (const std::string& text : {k3_config(), linear_config()}) {
         const Plan p = plan_of(planned(text), 4096);
         EXPECT_EQ(p.floor_bytes, p.trunk_bytes + p.kda_state_bytes + p.conv_ring_bytes + p.mla_latent_bytes +
-                                     p.activation_bytes + p.least_cache_bytes);
+                                     p.activation_bytes + p.least_cache_bytes + p.program_bytes);
         EXPECT_EQ(p.recommended_bytes, p.floor_bytes - p.least_cache_bytes + p.cache_bytes);
         EXPECT_EQ(p.fit, Fit::unknown);
         EXPECT_EQ(p.longest_context, 0);
@@ -150,13 +91,14 @@ TEST(Plan, FloorIsTheSumOfItsRows) {
 TEST(Plan, RecommendsTheLargestCacheThatIsSafe) {
     const PlannedModel model = planned(k3_config());
     const Plan alone = plan_of(model, 4096);
-    for (const int sets : {1, 2, 3}) {
-        const uint64_t wanted = alone.floor_bytes + static_cast<uint64_t>(sets) * alone.working_set_bytes;
+    const uint64_t before_cache = alone.floor_bytes - alone.least_cache_bytes;
+    for (const uint64_t sets : {1, 2, 3}) {
+        const uint64_t wanted = before_cache + arena_bytes(2 * 16 + sets * 92 * 16, model.sizes.record_bytes);
         const Plan enough = plan_of(model, 4096, memory_for(wanted));
-        EXPECT_EQ(enough.working_sets, sets);
+        EXPECT_EQ(enough.working_sets, static_cast<int>(sets));
         EXPECT_EQ(enough.recommended_bytes, wanted);
         EXPECT_EQ(enough.fit, Fit::comfortable);
-        EXPECT_EQ(plan_of(model, 4096, memory_for(wanted) - 1).working_sets, sets - 1);
+        EXPECT_EQ(plan_of(model, 4096, memory_for(wanted) - 1).working_sets, static_cast<int>(sets) - 1);
     }
     const Plan rich = plan_of(model, 4096, uint64_t{4} << 40);
     EXPECT_EQ(rich.working_sets, 3);

@@ -100,7 +100,7 @@ class PlanTest(InspectTest):
 
     def test_rows_sum_to_the_floor(self):
         parts = ("trunk_bytes", "kda_state_bytes", "conv_ring_bytes", "mla_latent_bytes", "activation_bytes",
-                 "least_cache_bytes")
+                 "least_cache_bytes", "program_bytes")
         plans = self.plan(self.containers["demo-model"])["plans"]
         self.assertEqual([plan["context_length"] for plan in plans], [4096, 32768, 131072, 1048576])
         for plan in plans:
