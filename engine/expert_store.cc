@@ -134,6 +134,11 @@ std::string ExpertStore::description() const {
     return fmt::format("{} slots, {}", slots_.size(), reader_->description());
 }
 
+int64_t ExpertStore::usable_slots() const {
+    const std::lock_guard lock(mutex_);
+    return usable_slots_;
+}
+
 int64_t ExpertStore::key_of(size_t bank, int32_t expert) const {
     return static_cast<int64_t>(bank) * experts_ + expert;
 }

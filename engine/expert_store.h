@@ -82,6 +82,8 @@ class ExpertStore {
 
     bool streams() const { return reader_ != nullptr; }
     int64_t slots() const { return static_cast<int64_t>(slots_.size()); }
+    int64_t usable_slots() const;  ///< after limit_slots()
+    int64_t least_slots() const { return least_slots_; }
     uint64_t slot_bytes() const { return slot_bytes_; }
     /// How records are read, for people.
     std::string description() const;

@@ -25,9 +25,7 @@ Result<void> Model::arrange(const Arrangement& arrangement) {
     }
     files.push_back(container::join_path(container_->directory(), container::kTrunkName));
     const auto trunk_file = static_cast<uint32_t>(manifest.banks.size());
-    const bool trunk_streams =
-        arrangement.trunk.mapped_layers >= 0 && arrangement.trunk.mapped_layers < config_.num_hidden_layers;
-    if (trunk_streams || arrangement.experts.slots > 0) {
+    if (arrangement.trunk.streams(config_.num_hidden_layers) || arrangement.experts.slots > 0) {
         auto reader = container::DriveReader::start(std::move(files), arrangement.reader);
         if (!reader) return pass(reader);
         reader_ = std::move(*reader);

@@ -63,22 +63,23 @@ Result<std::unique_ptr<Trunk>> Trunk::open(const container::Container& container
     trunk->reader_ = reader;
     trunk->file_ = file;
     trunk->verify_ = options.verify;
-    trunk->mapped_layers_ = config.num_hidden_layers + 1;
     trunk->place_.resize(container.manifest().tensors.size());
-    if (options.mapped_layers >= 0 && options.mapped_layers < config.num_hidden_layers) {
-        trunk->mapped_layers_ = options.mapped_layers;
+    if (options.streams(config.num_hidden_layers)) {
+        trunk->streamed_begin_ = options.mapped_layers;
+        trunk->streamed_end_ = options.streamed_end(config.num_hidden_layers);
         if (const auto ok = trunk->prepare_to_stream(config); !ok) return pass(ok);
     } else if (options.copy) {
         if (const auto ok = trunk->copy(); !ok) return pass(ok);
     }
-    if (options.lock) trunk->lock_memory();
+    if (options.lock) trunk->lock_memory(config.num_hidden_layers);
     return trunk;
 }
 
 Result<void> Trunk::prepare_to_stream(const ModelConfig& config) {
     const container::Manifest& manifest = container_->manifest();
     auto pieces = trunk_pieces(manifest, config.num_hidden_layers);
-    pieces.erase(pieces.begin(), pieces.begin() + mapped_layers_);
+    pieces.resize(static_cast<size_t>(streamed_end_));
+    pieces.erase(pieces.begin(), pieces.begin() + streamed_begin_);
     for (const TrunkPiece& piece : pieces) {
         if (piece.offset + piece.bytes > manifest.trunk_bytes) {
             return fail(ErrorKind::unsupported, container_->directory(),
@@ -93,6 +94,7 @@ Result<void> Trunk::prepare_to_stream(const ModelConfig& config) {
     }
     memory_ = std::move(*memory);
     streamed_ = std::move(pieces);
+    pieces_ = static_cast<size_t>(config.num_hidden_layers) + 1;
     for (size_t i = 0; i < streamed_.size(); i++) {
         for (const size_t tensor : streamed_[i].tensors) {
             place_[tensor] = memory_of(i) + (manifest.tensors[tensor].offset - streamed_[i].offset);
@@ -125,7 +127,7 @@ Result<void> Trunk::copy() {
     return {};
 }
 
-void Trunk::lock_memory() {
+void Trunk::lock_memory(int64_t layers) {
     const container::Manifest& manifest = container_->manifest();
     uint64_t locked = 0;
     int reason = 0;
@@ -133,8 +135,7 @@ void Trunk::lock_memory() {
         const auto view = container_->tensor(tensor.name);
         if (tensor.name == kEmbeddingName || !view) continue;
         const auto bytes = bytes_of(*view);
-        const int64_t piece = piece_of(tensor.name, mapped_layers_ + 1);
-        if (streams() && piece >= mapped_layers_) continue;
+        if (const int64_t piece = piece_of(tensor.name, layers); piece >= 0 && !holds(piece)) continue;
         if (mlock(bytes.data(), bytes.size()) == 0) {
             locked += bytes.size();
         } else if (reason == 0) {
@@ -155,8 +156,8 @@ std::span<const std::byte> Trunk::bytes_of(const container::TensorView& tensor) 
 
 std::string Trunk::description() const {
     if (streams()) {
-        return fmt::format("{} layers mapped, {} and the head streamed, {}{}", mapped_layers_,
-                           streamed_.size() - 1, reader_->description(), locked_);
+        return fmt::format("{} of {} pieces mapped, the others streamed, {}{}", pieces_ - streamed_.size(),
+                           pieces_, reader_->description(), locked_);
     }
     return (memory_.data() ? "copied" : "mapped") + locked_;
 }
@@ -181,7 +182,7 @@ void Trunk::start_read(size_t index) {
 
 Result<void> Trunk::enter(int64_t piece) {
     if (holds(piece)) return {};
-    const auto index = static_cast<size_t>(piece - mapped_layers_);
+    const auto index = static_cast<size_t>(piece - streamed_begin_);
     Buffer& buffer = buffer_of(index);
     if (buffer.holds != index || buffer.read.state.load(std::memory_order_acquire) == ReadState::failed) {
         buffer.read.state.wait(ReadState::pending, std::memory_order_acquire);

@@ -24,7 +24,12 @@ struct TrunkOptions {
     bool copy = false;           ///< all of it into anonymous memory
     bool lock = false;           ///< keep mapped or copied weights in memory, as far as the system allows it
     int64_t mapped_layers = -1;  ///< the others stream; -1: none does
+    bool stream_head = true;     ///< lm_head too, where layers stream
     bool verify = true;          ///< compare each tensor that is streamed with its checksum
+
+    /// The end of the pieces that stream, which begin at mapped_layers.
+    int64_t streamed_end(int64_t layers) const { return stream_head ? layers + 1 : layers; }
+    bool streams(int64_t layers) const { return mapped_layers >= 0 && mapped_layers < streamed_end(layers); }
 };
 
 /// The bytes of trunk.bin that are read together: a layer, or lm_head.
@@ -50,7 +55,7 @@ class Trunk {
     std::span<const std::byte> bytes_of(const container::TensorView& tensor) const;
     bool streams() const { return !streamed_.empty(); }
     /// Whether a piece's weights are valid at any time.
-    bool holds(int64_t piece) const { return piece < mapped_layers_; }
+    bool holds(int64_t piece) const { return piece < streamed_begin_ || piece >= streamed_end_; }
     /// In what way, and what locking came to, for people.
     std::string description() const;
 
@@ -72,7 +77,7 @@ class Trunk {
     };
     Result<void> copy();
     Result<void> prepare_to_stream(const ModelConfig& config);
-    void lock_memory();
+    void lock_memory(int64_t layers);
     void start_read(size_t index);
     Result<void> check(size_t index) const;
     Buffer& buffer_of(size_t index) { return buffer_[index % 2]; }
@@ -83,9 +88,10 @@ class Trunk {
     uint32_t file_ = 0;
     bool verify_ = true;
     std::string locked_;  ///< what locking came to
-    int64_t mapped_layers_ = 0;
+    int64_t streamed_begin_ = 0, streamed_end_ = 0;
     std::vector<std::byte*> place_;  ///< of each tensor of the manifest; null: in the mapping
     std::mutex mutex_;
+    size_t pieces_ = 0;  ///< of the model
     std::vector<TrunkPiece> streamed_;
     uint64_t buffer_bytes_ = 0;
     Buffer buffer_[2];

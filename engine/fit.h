@@ -1,0 +1,33 @@
+// Fits a model into memory: plans with what the machine has now, and holds the weights accordingly.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/model.h"
+#include "engine/run_plan.h"
+#include "engine/session.h"
+
+namespace waste::engine {
+
+struct FitOptions {
+    std::optional<uint64_t> budget_bytes;  ///< for everything the process takes; nothing: as much as is safe
+    ReplacementPolicy policy = kDefaultReplacement;
+    bool verify = true;       ///< compare what is read from the drive with its checksums
+    bool copy_trunk = false;  ///< into anonymous memory, where it is not streamed
+    bool lock = false;        ///< see TrunkOptions
+    container::DriveReaderOptions reader;
+};
+
+/// How a model would run; plan_run() with what the machine has now.
+Result<RunPlan> plan_for_machine(const Model& model, const SessionOptions& session,
+                                 std::optional<uint64_t> budget_bytes);
+
+/// What a plan asks of a model.
+Arrangement arrangement_of(const RunPlan& plan, const FitOptions& options);
+
+/// Both. Before there are sessions, which are to be created with the same options.
+Result<RunPlan> fit_model(Model& model, const SessionOptions& session, const FitOptions& options);
+
+}  // namespace waste::engine
