@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "container/checksum.h"
 #include "engine/plan.h"
@@ -95,7 +96,8 @@ class Bench {
     }
 
     Result<BenchRow> run_prompt(int64_t length) {
-        BenchRow row{0, length, {}, {}};
+        BenchRow row{0, length, {}, {}, {}};
+        const StreamCounters before = model_.counters();
         for (int i = 0; i < options_.repeats; i++) {
             const std::string what = fmt::format("prompt of {}, {} of {}", length, i + 1, options_.repeats);
             session_.clear();
@@ -106,11 +108,13 @@ class Bench {
             session_.set_profile(nullptr);
             if (!fed) return pass(fed);
         }
+        row.stream = model_.counters() - before;
         return row;
     }
 
     Result<BenchRow> decode(int64_t position) {
-        BenchRow row{position, options_.decode_tokens > 0 ? 1 : 0, {}, {}};
+        BenchRow row{position, options_.decode_tokens > 0 ? 1 : 0, {}, {}, {}};
+        const StreamCounters before = model_.counters();
         session_.set_profile(options_.profile ? &row.profile : nullptr);
         for (int64_t i = 0; i < options_.decode_tokens; i++) {
             if (!go_on_(fmt::format("token {} of {}", i + 1, options_.decode_tokens))) break;
@@ -123,6 +127,7 @@ class Bench {
             }
         }
         session_.set_profile(nullptr);
+        row.stream = model_.counters() - before;
         if (static_cast<int64_t>(row.seconds.size()) < options_.decode_tokens) return interrupted();
         return row;
     }
@@ -147,6 +152,14 @@ double BenchRow::median_seconds() const {
 double BenchRow::tokens_per_second() const {
     const double median = median_seconds();
     return median > 0 ? static_cast<double>(tokens) / median : 0;
+}
+
+int64_t BenchRow::all_tokens() const {
+    return tokens * static_cast<int64_t>(seconds.size());
+}
+
+double BenchRow::all_seconds() const {
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0);
 }
 
 double BenchResult::decode_share_of_memory_rate() const {

@@ -25,9 +25,12 @@ struct BenchRow {
     int64_t tokens;               ///< of one time
     std::vector<double> seconds;  ///< of each time
     Profile profile;              ///< of all times together, where asked for
+    StreamCounters stream;        ///< of all times together
 
     double median_seconds() const;
     double tokens_per_second() const;
+    int64_t all_tokens() const;  ///< of all times together
+    double all_seconds() const;
 };
 
 struct BenchResult {

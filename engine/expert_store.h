@@ -26,7 +26,7 @@ namespace waste::engine {
 
 struct ExpertStoreOptions {
     int64_t slots = 0;  ///< 0: experts stay in the mapped banks
-    ReplacementPolicy policy = ReplacementPolicy::lfu;
+    ReplacementPolicy policy = kDefaultReplacement;
     bool verify = true;  ///< compare each record that is read with its checksum
 };
 

@@ -15,6 +15,22 @@ Result<Model> Model::open(const std::string& directory) {
     return model;
 }
 
+StreamCounters StreamCounters::operator-(const StreamCounters& earlier) const {
+    StreamCounters out;
+    out.experts = experts - earlier.experts;
+    out.drive.reads = drive.reads - earlier.drive.reads;
+    out.drive.bytes = drive.bytes - earlier.drive.bytes;
+    out.drive.busy_nanoseconds = drive.busy_nanoseconds - earlier.drive.busy_nanoseconds;
+    out.drive.retries = drive.retries - earlier.drive.retries;
+    out.trunk_wait_nanoseconds = trunk_wait_nanoseconds - earlier.trunk_wait_nanoseconds;
+    return out;
+}
+
+StreamCounters Model::counters() const {
+    return {experts_->counters(), reader_ ? reader_->counters() : container::DriveReaderCounters{},
+            trunk_->wait_nanoseconds()};
+}
+
 Result<void> Model::arrange(const Arrangement& arrangement) {
     const container::Manifest& manifest = container_->manifest();
     reader_.reset();

@@ -19,6 +19,15 @@ struct Arrangement {
     container::DriveReaderOptions reader;  ///< for what is streamed
 };
 
+/// What the drive did for a model so far.
+struct StreamCounters {
+    ExpertCounters experts;
+    container::DriveReaderCounters drive;
+    uint64_t trunk_wait_nanoseconds = 0;
+
+    StreamCounters operator-(const StreamCounters& earlier) const;
+};
+
 /// Immutable and thread-safe but for arrange(); outlives its sessions.
 class Model {
   public:
@@ -32,6 +41,7 @@ class Model {
     const ModelWeights& weights() const { return weights_; }
     Trunk& trunk() const { return *trunk_; }
     ExpertStore& experts() const { return *experts_; }
+    StreamCounters counters() const;
 
   private:
     Model(std::unique_ptr<container::Container> container, ModelConfig config)

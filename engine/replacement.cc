@@ -53,6 +53,10 @@ std::string_view replacement_name(ReplacementPolicy policy) {
     return kNames[static_cast<size_t>(policy)];
 }
 
+std::vector<std::string> replacement_names() {
+    return {kNames.begin(), kNames.end()};
+}
+
 std::optional<ReplacementPolicy> replacement_from_name(std::string_view name) {
     for (size_t i = 0; i < kNames.size(); i++) {
         if (kNames[i] == name) return static_cast<ReplacementPolicy>(i);

@@ -13,12 +13,16 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace waste::engine {
 
 enum class ReplacementPolicy { lru, lfu };
+inline constexpr ReplacementPolicy kDefaultReplacement = ReplacementPolicy::lfu;
 std::string_view replacement_name(ReplacementPolicy policy);  ///< as on the command line: "lru", "lfu"
+std::vector<std::string> replacement_names();                 ///< all of them
 std::optional<ReplacementPolicy> replacement_from_name(std::string_view name);
 
 class Replacement {

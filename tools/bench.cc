@@ -10,6 +10,7 @@
 #include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/profile_table.h"
+#include "tools/stream_report.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -44,26 +45,28 @@ double milliseconds(double seconds) {
     return 1e3 * seconds;
 }
 
-void print_row(const char* what, const BenchRow& row) {
+void print_row(const engine::Model& model, const char* what, const BenchRow& row) {
     const auto [least, most] = std::minmax_element(row.seconds.begin(), row.seconds.end());
     const auto tokens = static_cast<double>(row.tokens);
     put_out(fmt::format("{:<22} {:>9.2f} tok/s   {:>9.3f} ms/token ({:.3f} to {:.3f}, {} times)\n", what,
                         row.tokens_per_second(), milliseconds(row.median_seconds()) / tokens,
                         milliseconds(*least) / tokens, milliseconds(*most) / tokens, row.seconds.size()));
-    put_out(profile_table(row.profile, row.tokens * static_cast<int64_t>(row.seconds.size())));
+    put_out(stream_text(model, row.stream, row.all_tokens(), row.all_seconds()));
+    put_out(profile_table(row.profile, row.all_tokens()));
 }
 
-void print_text(const Arguments& arguments, const engine::Session& session, const BenchResult& result) {
+void print_text(const Arguments& arguments, const engine::Model& model, const engine::Session& session,
+                const BenchResult& result) {
     put_out(fmt::format("{}: tier {}, {} threads, {}, blocks of {}\n", printable(arguments.model.model),
                         kernels::tier_name(session.executor().tier()), session.executor().threads(),
                         arguments.model.compute, arguments.model.block_tokens));
     for (const BenchRow& row : result.prompts) {
-        print_row(fmt::format("prompt of {}", row.tokens).c_str(), row);
+        print_row(model, fmt::format("prompt of {}", row.tokens).c_str(), row);
         const double rate = static_cast<double>(result.prompt_multiply_adds) * row.tokens_per_second();
         put_out(fmt::format("{:<22} {:>9.1f} G multiply-adds/s in matrices\n", "", rate * 1e-9));
     }
     if (result.decode.tokens > 0) {
-        print_row(fmt::format("token after {}", result.decode.position).c_str(), result.decode);
+        print_row(model, fmt::format("token after {}", result.decode.position).c_str(), result.decode);
         put_out(fmt::format("{:<22} {:>9.1f} MB a token: {:.0f} % of the memory rate of {:.1f} GB/s\n", "",
                             static_cast<double>(result.decode_bytes) * 1e-6,
                             100 * result.decode_share_of_memory_rate(),
@@ -72,21 +75,23 @@ void print_text(const Arguments& arguments, const engine::Session& session, cons
     put_out(fmt::format("logits {:016x}\n", result.logits_hash));
 }
 
-nlohmann::ordered_json row_json(const BenchRow& row, bool profiled) {
+nlohmann::ordered_json row_json(const engine::Model& model, const BenchRow& row, bool profiled) {
     nlohmann::ordered_json json;
     json["position"] = row.position;
     json["tokens"] = row.tokens;
     json["tokens_per_second"] = row.tokens_per_second();
     json["seconds"] = row.seconds;
+    if (model.experts().streams() || model.trunk().streams()) {
+        json["stream"] = stream_json(model, row.stream, row.all_tokens(), row.all_seconds());
+    }
     if (profiled) {
-        json["profile_ms_per_token"] =
-            profile_json(row.profile, row.tokens * static_cast<int64_t>(row.seconds.size()));
+        json["profile_ms_per_token"] = profile_json(row.profile, row.all_tokens());
     }
     return json;
 }
 
-nlohmann::ordered_json result_json(const Arguments& arguments, const engine::Session& session,
-                                   const BenchResult& result) {
+nlohmann::ordered_json result_json(const Arguments& arguments, const engine::Model& model,
+                                   const engine::Session& session, const BenchResult& result) {
     nlohmann::ordered_json json;
     json["model"] = printable(arguments.model.model);
     json["tier"] = kernels::tier_name(session.executor().tier());
@@ -97,10 +102,10 @@ nlohmann::ordered_json result_json(const Arguments& arguments, const engine::Ses
     json["prompt_multiply_adds_per_token"] = result.prompt_multiply_adds;
     json["prompts"] = nlohmann::ordered_json::array();
     for (const BenchRow& row : result.prompts) {
-        json["prompts"].push_back(row_json(row, arguments.bench.profile));
+        json["prompts"].push_back(row_json(model, row, arguments.bench.profile));
     }
     if (result.decode.tokens > 0) {
-        json["decode"] = row_json(result.decode, arguments.bench.profile);
+        json["decode"] = row_json(model, result.decode, arguments.bench.profile);
         json["decode"]["bytes_per_token"] = result.decode_bytes;
         json["decode"]["share_of_memory_rate"] = result.decode_share_of_memory_rate();
     }
@@ -118,11 +123,13 @@ std::vector<int> thread_counts() {
 }
 
 /// One line of the table, or one element of the JSON array.
-Result<nlohmann::ordered_json> bench_once(const engine::Model& model, const Arguments& arguments) {
+Result<nlohmann::ordered_json> bench_once(engine::Model& model, const Arguments& arguments) {
     int64_t longest = 0;
     for (const int64_t length : arguments.bench.prompt_lengths) longest = std::max(longest, length);
-    const auto options = session_options(arguments.model, longest + arguments.bench.decode_tokens);
+    auto options = session_options(arguments.model, longest + arguments.bench.decode_tokens);
     if (!options) return pass(options);
+    const auto plan = hold_model(model, arguments.model.memory, *options);
+    if (!plan) return pass(plan);
     auto session = engine::Session::create(model, *options);
     if (!session) return pass(session);
     const bool show = !arguments.quiet && stderr_is_terminal();
@@ -132,12 +139,12 @@ Result<nlohmann::ordered_json> bench_once(const engine::Model& model, const Argu
     });
     if (show) put_err("\r\x1b[K");
     if (!result) return pass(result);
-    if (!arguments.json) print_text(arguments, *session, *result);
-    return result_json(arguments, *session, *result);
+    if (!arguments.json) print_text(arguments, model, *session, *result);
+    return result_json(arguments, model, *session, *result);
 }
 
 int bench(Arguments& arguments) {
-    const auto model = engine::Model::open(arguments.model.model);
+    auto model = engine::Model::open(arguments.model.model);
     if (!model) return report(model.error());
     catch_interrupts();
     nlohmann::ordered_json all = nlohmann::ordered_json::array();

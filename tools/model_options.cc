@@ -73,6 +73,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
         .add_option("-c,--ctx", arguments.context_length,
                     "Most tokens of prompt and reply (default: 4096, or the prompt and 4096)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32));
+    add_memory_options(command, arguments.memory);
 }
 
 CLI::Option* add_threads_option(CLI::App& command, int& threads) {

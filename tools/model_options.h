@@ -10,6 +10,7 @@
 #include "container/result.h"
 #include "engine/session.h"
 #include "engine/text/tokenizer.h"
+#include "tools/memory_options.h"
 
 namespace waste::tools {
 
@@ -20,10 +21,11 @@ struct ModelArguments {
     int threads = 0;   ///< 0: chosen from what the machine has
     std::string cpus;  ///< one thread on each; empty: chosen
     int64_t block_tokens = engine::kDefaultBlockTokens;
+    MemoryArguments memory;
     int64_t context_length = 0;  ///< 0: chosen by the command
 };
 
-/// Adds MODEL, --compute, --tier, --threads, --cpus, --block and --ctx.
+/// Adds MODEL, --compute, --tier, --threads, --cpus, --block, --ctx and those of memory_options.h.
 void add_model_options(CLI::App& command, ModelArguments& arguments);
 CLI::Option* add_threads_option(CLI::App& command, int& threads);
 void add_block_option(CLI::App& command, int64_t& block_tokens);

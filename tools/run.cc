@@ -9,6 +9,7 @@
 
 #include "container/io_stats.h"
 #include "engine/generate.h"
+#include "engine/memory_watch.h"
 #include "engine/model_text.h"
 #include "engine/text/chat.h"
 #include "tools/command.h"
@@ -16,6 +17,7 @@
 #include "tools/model_options.h"
 #include "tools/profile_table.h"
 #include "tools/reply_output.h"
+#include "tools/stream_report.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -55,6 +57,8 @@ struct Arguments {
     bool quiet = false;
     bool verbose = false;
     bool profile = false;
+    bool stats = false;
+    bool layer_stats = false;
 };
 
 /// What is fed to the model, and how its answer is read.
@@ -104,6 +108,7 @@ struct Statistics {
     size_t prompt_tokens = 0, generated_tokens = 0;
     double prompt_seconds = 0, decode_seconds = 0;
     std::optional<uint64_t> drive_bytes;
+    engine::StreamCounters prompt_stream, decode_stream;
 
     static double rate(size_t tokens, double seconds) {
         return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
@@ -121,8 +126,18 @@ void print_statistics(const Statistics& s, engine::StopReason reason, bool cut_i
     put_err(fmt::format("\n{}\n", line));
 }
 
-void print_json(const ReplyOutput& output, const engine::Generation& generation, const Statistics& s,
-                uint64_t seed) {
+void print_stream(const engine::Model& model, const Statistics& s, bool by_layer) {
+    const auto prompt_tokens = static_cast<int64_t>(s.prompt_tokens);
+    const auto generated_tokens = static_cast<int64_t>(s.generated_tokens);
+    const std::string reading = stream_text(model, s.prompt_stream, prompt_tokens, s.prompt_seconds);
+    if (!reading.empty()) put_err("prompt:\n" + reading);
+    const std::string generating = stream_text(model, s.decode_stream, generated_tokens, s.decode_seconds);
+    if (!generating.empty()) put_err("generation:\n" + generating);
+    if (by_layer) put_err(layers_text(model, prompt_tokens + generated_tokens));
+}
+
+void print_json(const engine::Model& model, const ReplyOutput& output, const engine::Generation& generation,
+                const Statistics& s, uint64_t seed) {
     nlohmann::ordered_json json;
     json["text"] = output.text();
     if (!output.reasoning().empty()) json["reasoning"] = output.reasoning();
@@ -135,6 +150,12 @@ void print_json(const ReplyOutput& output, const engine::Generation& generation,
     json["generated_tokens"] = s.generated_tokens;
     json["generated_tokens_per_second"] = s.decode_rate();
     if (s.drive_bytes) json["drive_bytes_read"] = *s.drive_bytes;
+    if (model.experts().streams() || model.trunk().streams()) {
+        json["prompt_stream"] =
+            stream_json(model, s.prompt_stream, static_cast<int64_t>(s.prompt_tokens), s.prompt_seconds);
+        json["generation_stream"] =
+            stream_json(model, s.decode_stream, static_cast<int64_t>(s.generated_tokens), s.decode_seconds);
+    }
     put_out(fmt::format("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)));
 }
 
@@ -163,16 +184,18 @@ double seconds_between(std::chrono::steady_clock::time_point begin,
 }
 
 /// Reads the prompt, generates, prints. Whatever was generated is printed, however it ended.
-int answer(const Arguments& arguments, engine::Session& session, const Prompt& prompt,
-           const engine::GenerateOptions& options, ReplyOutput& output) {
+int answer(const Arguments& arguments, const engine::Model& model, engine::Session& session,
+           const Prompt& prompt, const engine::GenerateOptions& options, ReplyOutput& output) {
     using Clock = std::chrono::steady_clock;
     const auto drive_before = container::drive_bytes_read();
+    const engine::StreamCounters at_start = model.counters();
     const auto start = Clock::now();
     engine::Profile reading, generating;
     if (arguments.profile) session.set_profile(&reading);
     const auto fed = feed_prompt(session, prompt.ids, arguments.quiet);
     if (!fed) return report(fed.error());
     const auto prompt_done = Clock::now();
+    const engine::StreamCounters at_prompt_end = model.counters();
     if (arguments.profile) session.set_profile(&generating);
     engine::Generation generation{{}, engine::StopReason::interrupted, std::nullopt};
     if (*fed) {
@@ -181,16 +204,21 @@ int answer(const Arguments& arguments, engine::Session& session, const Prompt& p
         output.finish();
     }
     session.set_profile(nullptr);
-    Statistics statistics{static_cast<size_t>(session.position()), generation.ids.size(),
-                          seconds_between(start, prompt_done), seconds_between(prompt_done, Clock::now()),
-                          std::nullopt};
+    Statistics statistics{static_cast<size_t>(session.position()),
+                          generation.ids.size(),
+                          seconds_between(start, prompt_done),
+                          seconds_between(prompt_done, Clock::now()),
+                          std::nullopt,
+                          at_prompt_end - at_start,
+                          model.counters() - at_prompt_end};
     if (*fed) statistics.prompt_tokens = prompt.ids.size();
     const auto drive_after = container::drive_bytes_read();
     if (drive_before && drive_after) statistics.drive_bytes = *drive_after - *drive_before;
-    if (arguments.json) print_json(output, generation, statistics, options.sampler.seed);
+    if (arguments.json) print_json(model, output, generation, statistics, options.sampler.seed);
     if (!arguments.quiet)
         print_statistics(statistics, generation.reason,
                          generation.reason != engine::StopReason::stop_token && output.cut_in_reasoning());
+    if (arguments.stats || arguments.layer_stats) print_stream(model, statistics, arguments.layer_stats);
     if (arguments.profile) {
         print_profile("prompt", reading, statistics.prompt_tokens);
         print_profile("generation", generating, statistics.generated_tokens);
@@ -217,7 +245,7 @@ int run(Arguments& arguments) {
     if (!arguments.seed) arguments.seed = std::random_device{}();
     arguments.sampler.seed = *arguments.seed;
     if (const auto ok = engine::validate(arguments.sampler); !ok) return report(as_option(ok.error()));
-    const auto model = engine::Model::open(arguments.model.model);
+    auto model = engine::Model::open(arguments.model.model);
     if (!model) return report(model.error());
     const auto& config = model->config();
     const auto tokenizer = engine::open_tokenizer(model->container(), config.vocab_size);
@@ -232,8 +260,8 @@ int run(Arguments& arguments) {
     if (!stop_ids) return report(stop_ids.error());
 
     const auto prompt_tokens = static_cast<int64_t>(prompt->ids.size());
-    const auto options = session_options(
-        arguments.model, context_for(prompt_tokens, arguments.max_tokens, config.max_context));
+    auto options = session_options(arguments.model,
+                                   context_for(prompt_tokens, arguments.max_tokens, config.max_context));
     if (!options) return report(options.error());
     if (prompt_tokens > options->context_length) {
         return report(
@@ -241,19 +269,24 @@ int run(Arguments& arguments) {
              fmt::format("has {} tokens, the context is {}; choose a larger --ctx (the model takes {})",
                          prompt_tokens, options->context_length, config.max_context)});
     }
+    const auto plan = hold_model(*model, arguments.model.memory, *options);
+    if (!plan) return report(plan.error());
     auto session = engine::Session::create(*model, *options);
     if (!session) return report(session.error());
+    const engine::MemoryWatch watch(model->experts());
     catch_interrupts();
     if (arguments.verbose) {
         put_err(fmt::format("{}: tier {}, {} threads, {}, context {}, seed {}\n",
                             printable(arguments.model.model), kernels::tier_name(options->tier),
                             options->threads, arguments.model.compute, options->context_length,
                             *arguments.seed));
+        put_err(holding_text(*model, *plan));
         for (const std::string& warning : text ? text->warnings() : std::vector<std::string>()) warn(warning);
     }
     const ReplyOutput::Style style{arguments.json, arguments.quiet, arguments.think};
     ReplyOutput output(text, prompt->chat, arguments.stop, style);
-    return answer(arguments, *session, *prompt, {arguments.max_tokens, arguments.sampler, *stop_ids}, output);
+    return answer(arguments, *model, *session, *prompt, {arguments.max_tokens, arguments.sampler, *stop_ids},
+                  output);
 }
 
 void add_sampling_options(CLI::App& command, Arguments& arguments) {
@@ -312,6 +345,9 @@ void add_run_command(CLI::App& app, Action& action) {
     command->add_flag("-q,--quiet", arguments->quiet, "No statistics");
     command->add_flag("-v,--verbose", arguments->verbose, "Say what is used: tier, threads, context, seed");
     command->add_flag("--profile", arguments->profile, "Say on stderr where the time went");
+    command->add_flag("--stats", arguments->stats,
+                      "Say on stderr what the drive did, where experts do not fit");
+    command->add_flag("--layer-stats", arguments->layer_stats, "The same, and for each layer");
     command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

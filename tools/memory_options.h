@@ -1,0 +1,33 @@
+// Options on how a model is held in memory and read from the drive, shared by every command that computes with one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/fit.h"
+
+namespace waste::tools {
+
+struct MemoryArguments {
+    std::optional<uint64_t> budget_bytes;
+    std::string trunk_pages = "map";
+    bool lock = false;
+    std::string io = "auto";
+    std::string policy;
+    bool no_verify = false;
+    bool no_look_ahead = false;
+};
+
+/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify and --no-look-ahead.
+void add_memory_options(CLI::App& command, MemoryArguments& arguments);
+
+/// Fits the model to the budget, for a session of these options, whose look-ahead is set.
+Result<engine::RunPlan> hold_model(engine::Model& model, const MemoryArguments& arguments,
+                                   engine::SessionOptions& options);
+
+/// How the model is held, in a few lines for people.
+std::string holding_text(const engine::Model& model, const engine::RunPlan& plan);
+
+}  // namespace waste::tools
