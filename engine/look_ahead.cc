@@ -8,6 +8,8 @@ namespace {
 // A wrong guess delays reads that are wanted and may push out what is; a right one hides a whole read. Below this share
 // of right guesses a rank is not read.
 constexpr float kLeastPrecision = 0.6f;
+// From this share on a read is as good as one the router has asked for: the earlier the better, however many.
+constexpr float kSure = 0.9f;
 // A layer that asks the drive for fewer experts than this a token gains nothing that is worth another router product.
 constexpr float kLeastMisses = 0.02f;
 constexpr float kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
@@ -41,20 +43,25 @@ void LookAhead::begin(size_t bank, std::span<const int32_t> guess, ExpertStore& 
     b.guess.assign(guess.begin(), guess.end());
     store.keep_absent(bank, b.guess);
     b.begun = Clock::now();
+    const double in_time = records_in_time(b, store);
     wanted_.clear();
     for (size_t rank = 0; rank < guess.size(); rank++) {
-        if (b.guess[rank] >= 0 && b.precision[rank] >= kLeastPrecision) wanted_.push_back(guess[rank]);
+        if (b.guess[rank] < 0 || b.precision[rank] < kLeastPrecision) continue;
+        if (b.precision[rank] >= kSure || static_cast<double>(wanted_.size()) < in_time) {
+            wanted_.push_back(guess[rank]);
+        }
     }
-    if (wanted_.empty()) return;
+    if (!wanted_.empty()) store.expect(bank, wanted_);
+}
+
+/// What the drive delivers from a guess to the router's choice, and one more, so that it does not run dry.
+double LookAhead::records_in_time(const Bank& b, const ExpertStore& store) {
     const container::DriveReaderCounters drive = store.drive();
     const double record_seconds = drive.bytes == 0 ? 0
                                                    : static_cast<double>(drive.busy_nanoseconds) * 1e-9 /
                                                          static_cast<double>(drive.bytes) *
                                                          static_cast<double>(store.slot_bytes());
-    // One more than there is time for: the drive should not run dry.
-    const double most = record_seconds > 0 ? b.gap_seconds / record_seconds + 1 : 1;
-    if (most < static_cast<double>(wanted_.size())) wanted_.resize(static_cast<size_t>(most));
-    store.expect(bank, wanted_);
+    return record_seconds > 0 ? b.gap_seconds / record_seconds + 1 : 1;
 }
 
 void LookAhead::settle(size_t bank, std::span<const int32_t> chosen) {

@@ -38,6 +38,8 @@ class LookAhead {
         double gap_seconds = 0;        ///< from guess to choice, running average
         Clock::time_point begun;
     };
+    static double records_in_time(const Bank& bank, const ExpertStore& store);
+
     std::vector<Bank> banks_;
     std::vector<int32_t> wanted_;
 };
