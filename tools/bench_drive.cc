@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "container/drive_rate.h"
 #include "container/known_drives.h"
@@ -135,10 +136,12 @@ void say_what_comes(const Arguments& arguments) {
 
 int bench_drive(const Arguments& arguments) {
     catch_interrupts();
-    if (!arguments.quiet) say_what_comes(arguments);
     const bool show = !arguments.quiet && stderr_is_terminal();
+    bool said = arguments.quiet;
     const auto rate = container::measure_drive_rate(
         arguments.directory, arguments.options, [&](std::string_view what, double share) {
+            // What cannot be done at all has failed by now.
+            if (!std::exchange(said, true)) say_what_comes(arguments);
             if (show) put_err(fmt::format("\r\x1b[K{:3.0f} %  {}", 100 * share, what));
             return !interrupted();
         });
