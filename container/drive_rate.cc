@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -34,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
 /// The value below which `share` of them lie.
 double quantile(std::vector<double> values, double share) {
     if (values.empty()) return 0;
-    const auto position = static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5);
+    const auto position = static_cast<size_t>(std::lround(share * static_cast<double>(values.size() - 1)));
     std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(position), values.end());
     return values[position];
 }
@@ -243,10 +244,11 @@ double DriveRateRow::spread() const {
 const DriveRateRow& DriveRate::best() const {
     double fastest = 0;
     for (const DriveRateRow& row : rows) fastest = std::max(fastest, row.rate());
-    const DriveRateRow* best = nullptr;
+    const DriveRateRow* best = &rows.front();
     for (const DriveRateRow& row : rows) {
         if (row.rate() < kAsGoodAsBest * fastest) continue;
-        if (!best || std::pair(row.depth, row.record_bytes) < std::pair(best->depth, best->record_bytes))
+        const bool first = best->rate() < kAsGoodAsBest * fastest;
+        if (first || std::pair(row.depth, row.record_bytes) < std::pair(best->depth, best->record_bytes))
             best = &row;
     }
     return *best;

@@ -44,7 +44,7 @@ struct DriveRate {
     double write_bytes_per_second = 0;  ///< of the file, through the page cache and down to the drive
     std::vector<DriveRateRow> rows;     ///< sizes in order, the depths of each in order
 
-    /// The least depth, then the smallest size, of those within 3 % of the fastest.
+    /// The least depth, then the smallest size, of those within 3 % of the fastest. There must be a row.
     const DriveRateRow& best() const;
 };
 

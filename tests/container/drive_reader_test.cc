@@ -1,10 +1,15 @@
 #include "container/drive_reader.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -36,7 +41,7 @@ std::string random_text(size_t bytes, uint32_t seed) {
     return text;
 }
 
-/// Reads with memory of their own, `blocks` apart.
+/// Reads with memory of their own, side by side.
 class Reads {
   public:
     Reads(size_t count, uint64_t bytes_each)
@@ -256,6 +261,45 @@ TEST(DriveReader, AFileSystemWithoutDirectReadsIsReadThroughTheCache) {
         }
     }
     ASSERT_TRUE(remove_file(path));
+}
+
+/// Makes the kernel refuse rings to this thread and those that it starts, as sandboxes do. False where that is refused.
+bool forbid_rings() {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+}
+
+TEST(DriveReader, ThreadsReadWhereRingsAreRefused) {
+    const TempDir dir;
+    const std::string text = random_text(9 * kBlock, 4);
+    ASSERT_TRUE(write_file(dir.file("a"), text));
+    bool forbidden = false;
+    std::thread([&] {
+        forbidden = forbid_rings();
+        if (!forbidden) return;
+        const auto refused = DriveReader::start({dir.file("a")}, {ReadMethod::io_uring});
+        ASSERT_FALSE(refused);
+        EXPECT_EQ(refused.error().kind, ErrorKind::unsupported);
+        EXPECT_EQ(refused.error().text(),
+                  "io_uring is not available here (cannot create a ring: Operation not permitted)");
+        const auto reader = DriveReader::start({dir.file("a")}, {});
+        ASSERT_TRUE(reader) << reader.error().text();
+        EXPECT_EQ((*reader)->description().find("threads (io_uring is not available here"), 0u)
+            << (*reader)->description();
+        Reads reads(1, 9 * kBlock);
+        reads[0].hash = xxh3_64(text);
+        (*reader)->submit(reads.all());
+        wait_for_all(**reader, 1);
+        EXPECT_EQ(reads[0].state.load(), ReadState::done);
+    }).join();
+    if (!forbidden) GTEST_SKIP() << "this system does not filter system calls";
 }
 
 /// A file in memory, and whatever goes wrong with it. Pieces end when the test says so, or at once.
