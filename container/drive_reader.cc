@@ -21,9 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kDefaultDepth = 8;
 constexpr int kMostDepth = 1024;
-constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
 constexpr uint64_t kMostPieceBytes = uint64_t{1} << 30;  // Linux moves less than 2 GiB in one call
 constexpr int kSpins = 4000;
 constexpr size_t kEndsAtOnce = 64;
@@ -34,7 +32,7 @@ std::string size_text(uint64_t bytes) {
 }
 
 Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
-    if (options.depth == 0) options.depth = kDefaultDepth;
+    if (options.depth == 0) options.depth = kDefaultReadDepth;
     if (options.piece_bytes == 0) options.piece_bytes = kDefaultPieceBytes;
     if (options.depth < 0 || options.depth > kMostDepth) {
         return fail(ErrorKind::invalid, "",
@@ -209,8 +207,8 @@ void DriveReader::Loop::run() {
         count_time();
         const bool idle = queue_.in_flight() == 0 && !queue_.has_complete();
         if (!going_on && idle) return;
-        // Never wait on top of a complete read. The collect comes first all the same: it passes on what has been started,
-        // so that the drive works while a checksum is computed.
+        // Never wait on top of a complete read. The collect comes first all the same: it passes on what has
+        // been started, so that the drive works while a checksum is computed.
         collect(!queue_.has_complete());
         if (queue_.has_complete()) finish_one();
     }

@@ -1,8 +1,10 @@
-// Reads of ranges of files past the page cache, many at once, without a thread of the caller's waiting inside the system.
+// Reads of ranges of files past the page cache, many at once, without a thread of the caller's waiting inside
+// the system.
 //
-// One I/O thread owns everything below submit(): it cuts reads into pieces, keeps a few pieces in flight, urgent reads first
-// and otherwise in order of submission, continues short pieces, retries what may pass (a piece that fails with EIO once),
-// and checks the checksum of a read that is complete. The bytes are the same whichever way they came.
+// One I/O thread owns everything below submit(): it cuts reads into pieces, keeps a few pieces in flight,
+// urgent reads first and otherwise in order of submission, continues short pieces, retries what may pass (a
+// piece that fails with EIO once), and checks the checksum of a read that is complete. The bytes are the same
+// whichever way they came.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,8 @@ class ReadBackend;
 
 enum class ReadState : uint32_t { idle, pending, done, failed };
 
-/// One range wanted. It and its memory stay where they are until the read has ended; then both are the caller's again.
+/// One range wanted. It and its memory stay where they are until the read has ended; then both are the
+/// caller's again.
 struct DriveRead {
     uint32_t file = 0;        ///< index into the paths given to start()
     uint64_t offset = 0;      ///< multiple of kAlignment
@@ -42,13 +45,16 @@ enum class ReadMethod {
     threads,  ///< each in a system call of its own
 };
 
+inline constexpr int kDefaultReadDepth = 8;
+inline constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
+
 struct DriveReaderOptions {
     ReadMethod method = ReadMethod::automatic;
-    /// Past the page cache, file by file where the file system can. Where it cannot, pages are given back once read, so
-    /// that the cache does not fill. Without `direct` the cache is used as it comes.
+    /// Past the page cache, file by file where the file system can. Where it cannot, pages are given back
+    /// once read, so that the cache does not fill. Without `direct` the cache is used as it comes.
     bool direct = true;
-    int depth = 0;             ///< pieces in flight at most; 0: chosen
-    uint64_t piece_bytes = 0;  ///< multiple of kAlignment; 0: chosen
+    int depth = 0;             ///< pieces in flight at most; 0: kDefaultReadDepth
+    uint64_t piece_bytes = 0;  ///< multiple of kAlignment; 0: kDefaultPieceBytes
 };
 
 struct DriveReaderCounters {
@@ -73,8 +79,8 @@ class DriveReader {
     DriveReader(const DriveReader&) = delete;
     DriveReader& operator=(const DriveReader&) = delete;
 
-    /// Sets each state to `pending` and queues the reads. Never waits for a read; allocates only while the queue is longer
-    /// than it has ever been.
+    /// Sets each state to `pending` and queues the reads. Never waits for a read; allocates only while the
+    /// queue is longer than it has ever been.
     void submit(std::span<DriveRead* const> reads);
 
     /// Reads that have ended so far, modulo 2^32. What has ended by then is seen in the reads' states.

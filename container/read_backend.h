@@ -1,4 +1,5 @@
-// What stands between DriveReader and the system: pieces go in, their ends come out. Tests put a faulty one here.
+// What stands between DriveReader and the system: pieces go in, their ends come out. Tests put a faulty one
+// here.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ class ReadBackend {
 
     /// Takes a piece. The asker keeps the number in flight within the depth that the backend was made for.
     virtual void start(const ReadPiece& piece) = 0;
-    /// Passes on what was started and fills `ends` with what has ended; the number of those. With `wait` it returns only
-    /// once a piece has ended or wake() was called since the last collect.
+    /// Passes on what was started and fills `ends` with what has ended; the number of those. With `wait` it
+    /// returns only once a piece has ended or wake() was called since the last collect.
     virtual size_t collect(std::span<PieceEnd> ends, bool wait) = 0;
     /// Ends a collect that waits, or the next one that would. Any thread.
     virtual void wake() = 0;

@@ -22,8 +22,8 @@ struct ReadFiles {
     std::string why_not_direct;  ///< empty where `direct`
 };
 
-/// Opens all of `paths`, or none. Whether direct reads work is found by reading: some file systems take the flag and then
-/// refuse the read.
+/// Opens all of `paths`, or none. Whether direct reads work is found by reading: some file systems take the
+/// flag and then refuse the read.
 Result<ReadFiles> open_read_files(const std::vector<std::string>& paths, bool direct);
 
 /// Gives the page cache's copy of a range back, where the file wants that.

@@ -1,5 +1,5 @@
-// Which piece of which read comes next, and what becomes of a read as its pieces end. No thread and no system call: the I/O
-// thread of DriveReader is the only caller.
+// Which piece of which read comes next, and what becomes of a read as its pieces end. No thread and no system
+// call: the I/O thread of DriveReader is the only caller.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,16 @@ class ReadQueue {
     /// No piece of what is queued comes any more: what is not complete by itself fails as `interrupted`.
     void stop();
 
-    /// The next piece to start: of the oldest urgent read, else of the oldest. False where nothing waits or the depth is
-    /// reached.
+    /// The next piece to start: of the oldest urgent read, else of the oldest. False where nothing waits or
+    /// the depth is reached.
     bool next_piece(ReadPiece& piece);
-    /// A piece has ended. True where it is to be started again, as `again`: the rest of a short one, or all of one whose
-    /// failure may pass.
+    /// A piece has ended. True where it is to be started again, as `again`: the rest of a short one, or all
+    /// of one whose failure may pass.
     bool end_piece(const PieceEnd& end, ReadPiece& again);
 
     bool has_complete() const { return !complete_.empty(); }
-    /// Checks the oldest complete read and takes it out; `error` is set where it has failed, `state` is left alone.
+    /// Checks the oldest complete read and takes it out; `error` is set where it has failed, `state` is left
+    /// alone.
     DriveRead& take_complete();
 
     int in_flight() const { return static_cast<int>(pieces_.size() - free_pieces_.size()); }

@@ -31,7 +31,11 @@ class UringBackend final : public ReadBackend {
     UringBackend(const UringBackend&) = delete;
     UringBackend& operator=(const UringBackend&) = delete;
     ~UringBackend() override {
-        if (has_ring_) io_uring_queue_exit(&ring_);
+        if (!has_ring_) return;
+        // The kernel takes a ring apart later, when it finds time, and until then a file system in use cannot be
+        // unmounted and a deleted file's room is not free.
+        if (registered_) io_uring_unregister_files(&ring_);
+        io_uring_queue_exit(&ring_);
     }
 
     Result<void> open(int depth);
@@ -53,6 +57,7 @@ class UringBackend final : public ReadBackend {
     const std::vector<ReadFile>& files_;
     io_uring ring_{};
     bool has_ring_ = false;
+    bool registered_ = false;
     Descriptor wake_event_;
     std::vector<Placed> placed_;  ///< by id: where a piece in flight is in its file
 };
@@ -68,6 +73,7 @@ Result<void> UringBackend::open(int depth) {
         const int registered =
             io_uring_register_files(&ring_, numbers.data(), static_cast<unsigned>(numbers.size()));
         if (registered < 0) return refused(-registered, "register files");
+        registered_ = true;
     }
     wake_event_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (wake_event_.number() < 0) return refused(errno, "create an event");

@@ -31,7 +31,8 @@ constexpr const char* kFooter =
     "  waste bench k3mini.waste\n"
     "  waste bench kl.waste --prompt 128,2048 --decode 64 --profile\n"
     "  waste bench kl.waste --sweep\n"
-    "  waste bench kl.waste --cpus 0-7 --json > eight.json";
+    "  waste bench kl.waste --cpus 0-7 --json > eight.json\n"
+    "  waste bench drive /mnt/models";
 
 struct Arguments {
     ModelArguments model;
@@ -187,7 +188,16 @@ void add_bench_command(CLI::App& app, Action& action) {
     command->add_flag("--profile", arguments->bench.profile, "Say where the time goes");
     command->add_flag("--json", arguments->json, "Print JSON");
     command->add_flag("-q,--quiet", arguments->quiet, "No progress");
-    command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+    // A model that the parser requires would be whatever word comes first, `drive` too.
+    CLI::Option* model = command->get_option("model")->required(false);
+    const CLI::App* drive = add_bench_drive_command(*command, action);
+    command->callback([arguments, drive, model, &action] {
+        if (drive->count() > 0 && model->count() > 0)
+            throw CLI::ExcludesError(drive->get_name(), model->get_name());
+        if (drive->count() > 0) return;
+        if (arguments->model.model.empty()) throw CLI::RequiredError(model->get_name());
+        action = [arguments] { return bench(*arguments); };
+    });
 }
 
 }  // namespace waste::tools

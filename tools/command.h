@@ -16,6 +16,8 @@ inline constexpr int kInterrupted = 130;
 using Action = std::function<int()>;
 
 void add_bench_command(CLI::App& app, Action& action);
+/// `bench drive`, a command of `bench`.
+CLI::App* add_bench_drive_command(CLI::App& bench, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_synth_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);

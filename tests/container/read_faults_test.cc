@@ -1,0 +1,244 @@
+// What DriveReader makes of a drive that answers late, short, wrong or not at all.
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "container/checksum.h"
+#include "container/drive_reader.h"
+#include "container/read_backend.h"
+#include "tests/support/drive_reads.h"
+
+namespace waste::container {
+namespace {
+
+using test::kBlock;
+using test::random_text;
+using test::Reads;
+using test::wait_for_all;
+
+/// A file in memory, and whatever goes wrong with it. Pieces end when the test says so, or at once.
+class FakeBackend final : public ReadBackend {
+  public:
+    using Answer = std::function<int64_t(const ReadPiece&)>;
+    explicit FakeBackend(Answer answer, bool held = false) : answer_(std::move(answer)), held_(held) {}
+
+    void start(const ReadPiece& piece) override {
+        const std::lock_guard lock(mutex_);
+        pieces_.push_back(piece);
+        started_.push_back(piece.offset);
+        changed_.notify_all();
+    }
+    size_t collect(std::span<PieceEnd> ends, bool wait) override {
+        std::unique_lock lock(mutex_);
+        if (wait) changed_.wait(lock, [this] { return woken_ || (!held_ && !pieces_.empty()); });
+        woken_ = false;
+        size_t count = 0;
+        while (!held_ && count < ends.size() && !pieces_.empty()) {
+            ends[count++] = {pieces_.front().id, answer_(pieces_.front())};
+            pieces_.pop_front();
+        }
+        return count;
+    }
+    void wake() override {
+        const std::lock_guard lock(mutex_);
+        woken_ = true;
+        changed_.notify_all();
+    }
+
+    void wait_for_started(size_t count) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return started_.size() >= count; });
+    }
+    void release() {
+        const std::lock_guard lock(mutex_);
+        held_ = false;
+        changed_.notify_all();
+    }
+    std::vector<uint64_t> started() {
+        const std::lock_guard lock(mutex_);
+        return started_;
+    }
+
+  private:
+    Answer answer_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<ReadPiece> pieces_;
+    std::vector<uint64_t> started_;  ///< offsets, in order
+    bool held_;
+    bool woken_ = false;
+};
+
+class FaultyReads : public testing::Test {
+  protected:
+    /// Copies at most `bytes` of the text: what a drive does, or a part of it.
+    int64_t copy(const ReadPiece& piece, uint64_t bytes) const {
+        const uint64_t count =
+            std::min({bytes, piece.length, text_.size() - std::min(text_.size(), piece.offset)});
+        std::memcpy(piece.to, text_.data() + piece.offset, count);
+        return static_cast<int64_t>(count);
+    }
+    int64_t copy(const ReadPiece& piece) const { return copy(piece, piece.length); }
+
+    FakeBackend& start(FakeBackend::Answer answer, int depth = 2, bool held = false) {
+        auto backend = std::make_unique<FakeBackend>(std::move(answer), held);
+        FakeBackend& fake = *backend;
+        reader_ = std::move(*DriveReader::start_with(std::move(backend), {"bank"},
+                                                     {ReadMethod::automatic, true, depth, 4 * kBlock}));
+        return fake;
+    }
+    void read() {
+        reads_[0].hash = xxh3_64(text_);
+        reader_->submit(reads_.all());
+        wait_for_all(*reader_, 1);
+    }
+
+    const std::string text_ = random_text(32 * kBlock, 5);
+    Reads reads_{1, 32 * kBlock};
+    std::unique_ptr<DriveReader> reader_;
+};
+
+TEST_F(FaultyReads, ShortPiecesGoOn) {
+    start([this](const ReadPiece& piece) { return copy(piece, kBlock); });
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(reads_.text(0), text_);
+    EXPECT_EQ(reader_->counters().bytes, text_.size());
+    EXPECT_EQ(reader_->counters().retries, 0u);
+}
+
+TEST_F(FaultyReads, PartsOfABlockAreReadAgain) {
+    start(
+        [this, odd = false](const ReadPiece& piece) mutable {
+            odd = !odd;
+            return copy(piece, odd ? kBlock + 1000 : piece.length);
+        },
+        1);
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(reads_.text(0), text_);
+}
+
+TEST_F(FaultyReads, InterruptionsPass) {
+    start([this, count = 0](const ReadPiece& piece) mutable -> int64_t {
+        count++;
+        return count % 3 == 0 ? copy(piece) : count % 3 == 1 ? -EINTR : -EAGAIN;
+    });
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(reader_->counters().retries, 16u);
+}
+
+TEST_F(FaultyReads, InterruptionsThatNeverPassAreAnError) {
+    start([](const ReadPiece&) -> int64_t { return -EAGAIN; });
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::failed);
+}
+
+TEST_F(FaultyReads, ADriveErrorIsRetriedOnce) {
+    start([this, failures = 0](const ReadPiece& piece) mutable -> int64_t {
+        return piece.offset == 8 * kBlock && failures++ == 0 ? -EIO : copy(piece);
+    });
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(reads_.text(0), text_);
+    EXPECT_EQ(reader_->counters().retries, 1u);
+}
+
+TEST_F(FaultyReads, ADriveErrorThatStaysNamesFileAndOffset) {
+    FakeBackend& fake =
+        start([this](const ReadPiece& piece) { return piece.offset == 8 * kBlock ? -EIO : copy(piece); });
+    read();
+    ASSERT_EQ(reads_[0].state.load(), ReadState::failed);
+    EXPECT_EQ(reads_[0].error->kind, ErrorKind::io);
+    EXPECT_EQ(reads_[0].error->text(), "bank: cannot read at offset 32768: Input/output error");
+    EXPECT_LT(fake.started().size(), 8u) << "the rest of a failed read is left";
+    // The reader goes on, and the read can be asked for again.
+    reads_[0].length = 4 * kBlock;
+    reads_[0].hash = xxh3_64(std::string_view(text_).substr(0, 4 * kBlock));
+    reader_->submit(reads_.all());
+    wait_for_all(*reader_, 2);
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_FALSE(reads_[0].error);
+}
+
+TEST_F(FaultyReads, OneFlippedBitIsNoticed) {
+    start([this](const ReadPiece& piece) {
+        const int64_t got = copy(piece);
+        if (piece.offset == 16 * kBlock) piece.to[77] ^= std::byte{4};
+        return got;
+    });
+    read();
+    ASSERT_EQ(reads_[0].state.load(), ReadState::failed);
+    EXPECT_EQ(reads_[0].error->kind, ErrorKind::corrupt);
+}
+
+TEST_F(FaultyReads, RequestsThatMakeNoSenseFail) {
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); });
+    Reads reads(6, kBlock);
+    reads[0].file = 1;
+    reads[1].offset = 5;
+    reads[2].length = 100;
+    reads[3].to += 8;
+    reads[4].offset = uint64_t{1} << 63;
+    reads[5].length = 0;
+    reads[5].hash = xxh3_64("");
+    reader_->submit(reads.all());
+    wait_for_all(*reader_, 6);
+    for (size_t i = 0; i < 5; i++) {
+        ASSERT_EQ(reads[i].state.load(), ReadState::failed) << i;
+        EXPECT_EQ(reads[i].error->kind, ErrorKind::invalid);
+    }
+    EXPECT_EQ(reads[5].state.load(), ReadState::done) << "nothing is easily read";
+    EXPECT_TRUE(fake.started().empty());
+}
+
+TEST_F(FaultyReads, UrgentOnesGoFirst) {
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 1, true);
+    Reads reads(4, 4 * kBlock);
+    for (size_t i = 0; i < 4; i++) {
+        reads[i].offset = i * 4 * kBlock;
+        reads[i].verify = false;
+    }
+    reads[2].urgent = true;
+    reader_->submit(reads.all().first(1));
+    fake.wait_for_started(1);
+    reader_->submit(reads.all().subspan(1));
+    reads[3].urgent = true;  // while it waits
+    fake.release();
+    wait_for_all(*reader_, 4);
+    EXPECT_EQ(fake.started(), (std::vector<uint64_t>{0, 8 * kBlock, 12 * kBlock, 4 * kBlock}));
+}
+
+TEST_F(FaultyReads, NoMoreInFlightThanTheDepth) {
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 3, true);
+    reads_[0].hash = xxh3_64(text_);
+    reader_->submit(reads_.all());
+    fake.wait_for_started(3);
+    EXPECT_EQ(fake.started().size(), 3u);
+    fake.release();
+    wait_for_all(*reader_, 1);
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(fake.started().size(), 8u);
+}
+
+TEST_F(FaultyReads, TheEndWaitsForWhatIsInFlight) {
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 2, true);
+    reader_->submit(reads_.all());
+    fake.wait_for_started(2);
+    std::thread ending([this] { reader_.reset(); });
+    EXPECT_EQ(reads_[0].state.load(), ReadState::pending);
+    fake.release();
+    ending.join();
+    ASSERT_EQ(reads_[0].state.load(), ReadState::failed);
+    EXPECT_EQ(reads_[0].error->kind, ErrorKind::interrupted);
+}
+
+}  // namespace
+}  // namespace waste::container
