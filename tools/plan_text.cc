@@ -124,11 +124,11 @@ void print_verdicts(const PlanReport& report) {
 
 void print_budgets(const PlanReport& report) {
     const bool timed = report.rates.drive > 0 || report.rates.memory > 0;
-    put_out(fmt::format("\nWhat a budget buys, for a context of {}:\n  {:<31}{:<22}{:>13}{:>9}{:>15}{}\n",
+    put_out(fmt::format("\nWhat a budget buys, for a context of {}:\n  {:<33}{:<22}{:>13}{:>9}{:>15}{}\n",
                         report.contexts.front().needs.context_length, "budget", "trunk in memory",
                         "expert slots", "hits", "drive, a token", timed ? "   s a token" : ""));
     for (const BudgetRow& row : report.budgets) {
-        put_out(fmt::format("  {:<31}{:<22}{:>13}{:>8.1f}%{:>15}",
+        put_out(fmt::format("  {:<33}{:<22}{:>13}{:>8.1f}%{:>15}",
                             fmt::format("{:<11}{}", memory_text(row.run.budget_bytes), row.name),
                             trunk_text(report, row.run), slots_text(row.run), 100 * row.hit_rate,
                             gigabytes_text(row.token.drive_bytes)));
