@@ -30,8 +30,8 @@ class BudgetEntry {
   public:
     using Decide = std::function<Result<uint64_t>(std::span<const Neighbour> others)>;
 
-    /// Enters the budget that `decide` returns. Between its look at the others and the entry no engine comes, so two
-    /// that start together do not both take the whole machine.
+    /// Enters what `decide` returns: the total_bytes of the run that it plans. Between its look at the others and the
+    /// entry no engine comes, so two that start together do not both take the whole machine.
     static Result<BudgetEntry> enter(const std::string& directory, const Decide& decide);
 
   private:
