@@ -41,13 +41,13 @@ std::optional<uint64_t> value_of(std::string_view text, std::string_view key) {
     for (std::string_view line : split(text, '\n')) {
         if (!line.starts_with(key)) continue;
         line.remove_prefix(key.size());
-        const size_t number = line.find_first_not_of(' ');
+        const size_t number = line.find_first_not_of(" \t");
         if (number != 0 && number != line.npos) return leading_number(line.substr(number));
     }
     return std::nullopt;
 }
 
-/// A line of /proc/meminfo, in bytes; its text was read from `path`.
+/// A line of /proc/meminfo or a process's status, in bytes; its text was read from `path`.
 Result<uint64_t> meminfo_bytes(std::string_view text, const char* name, const std::string& path) {
     const auto kib = value_of(text, std::string(name) + ":");
     if (!kib || *kib > UINT64_MAX >> 10) {
@@ -210,6 +210,15 @@ Result<MemoryNow> read_memory_now(const std::string& root) {
     });
     if (!now.pressure_percent) now.pressure_percent = read_pressure(root + "/proc/pressure/memory");
     return now;
+}
+
+uint64_t read_taken_bytes(const std::string& root, int64_t pid) {
+    const std::string path = root + "/proc/" + std::to_string(pid) + "/status";
+    const auto status = read_pseudo_file(path);
+    if (!status) return 0;
+    const uint64_t anonymous = meminfo_bytes(*status, "RssAnon", path).value_or(0);
+    const uint64_t shared = meminfo_bytes(*status, "RssShmem", path).value_or(0);
+    return anonymous <= UINT64_MAX - shared ? anonymous + shared : UINT64_MAX;
 }
 
 int read_cpu_quota(const std::string& root) {

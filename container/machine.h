@@ -36,6 +36,10 @@ struct MemoryNow {
 /// `root` as above.
 Result<MemoryNow> read_memory_now(const std::string& root);
 
+/// Memory that a process holds and nobody can have before it lets go: anonymous and shared, not file pages; 0 where
+/// that is not told.
+uint64_t read_taken_bytes(const std::string& root, int64_t pid);
+
 /// CPUs' worth of time that the process's control group and all its ancestors grant (cpu.max, v1's cfs_quota_us), rounded
 /// up; 0: no limit.
 int read_cpu_quota(const std::string& root);

@@ -14,10 +14,12 @@ namespace {
 constexpr int kMostWorkingSets = 3;
 constexpr std::string_view kEmbeddingName = "embed_tokens";
 
-/// Measured of a run on a small model: code and heap besides what the rows say.
+/// Code and heap besides what the rows say; a run of a small model has less than half of it.
 constexpr uint64_t kProgramBytes = uint64_t{12} << 20;
 /// An expert's entry in the table of its bank and in the cache's index.
 constexpr uint64_t kTableBytes = 64;
+/// A token's place in the vocabulary and its hash table.
+constexpr uint64_t kTokenBytes = 96;
 
 uint64_t count_of(int64_t count) {
     return static_cast<uint64_t>(count);
@@ -118,7 +120,8 @@ Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const Workspac
     out.mla_latent_bytes = multiply(count_of(state.mla_per_position), count_of(shape.context_length));
     out.activation_bytes = count_of(Workspace::bytes(config, shape));
     out.least_cache_bytes = arena_bytes(least_slots, slot_bytes(sizes));
-    out.program_bytes = add(kProgramBytes, multiply(kTableBytes, sizes.record_count));
+    out.program_bytes = add(add(kProgramBytes, multiply(kTableBytes, sizes.record_count)),
+                            multiply(kTokenBytes, count_of(config.vocab_size)));
     for (const uint64_t bytes :
          {out.trunk_bytes, out.kda_state_bytes, out.conv_ring_bytes, out.mla_latent_bytes,
           out.activation_bytes, out.least_cache_bytes, out.program_bytes}) {

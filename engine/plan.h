@@ -48,7 +48,7 @@ struct Plan {
     uint64_t mla_latent_bytes;
     uint64_t activation_bytes;
     uint64_t least_cache_bytes;  ///< arena of two layers' choice of experts: one in use, one arriving
-    uint64_t program_bytes;      ///< the program itself, its tables of experts included
+    uint64_t program_bytes;      ///< the program itself, its tables of experts and of tokens included
     uint64_t floor_bytes;        ///< sum of the above
     // What is worth having
     uint64_t working_set_bytes;  ///< the experts of one token, over all layers

@@ -97,6 +97,7 @@ int64_t longest_context(const ModelConfig& config, const ContainerSizes& sizes, 
 std::string size_text(uint64_t bytes) {
     constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
     const auto value = static_cast<double>(bytes);
+    if (value < kMiB) return fmt::format("{} B", bytes);
     return value < kGiB ? fmt::format("{:.1f} MiB", value / kMiB) : fmt::format("{:.2f} GiB", value / kGiB);
 }
 
@@ -117,12 +118,13 @@ tl::unexpected<Error> too_little(const ModelConfig& config, const ContainerSizes
     WorkspaceShape small = shape;
     small.block_tokens = kernels::kKdaChunk;
     if (small.block_tokens < shape.block_tokens) {
-        const uint64_t saved = subtract(least, least_for(config, sizes, small));
+        const uint64_t small_least = least_for(config, sizes, small);
         const int64_t with_block = longest_context(config, sizes, small, limit);
-        ways.push_back(fmt::format("--block {} (takes {} less{})", small.block_tokens, size_text(saved),
-                                   saved < least - limit && with_block > 0
-                                       ? fmt::format("; with --ctx {} it fits", with_block)
-                                       : std::string()));
+        ways.push_back(fmt::format("--block {} (takes {} less{})", small.block_tokens,
+                                   size_text(subtract(least, small_least)),
+                                   small_least <= limit ? ""
+                                   : with_block > 0     ? fmt::format("; with --ctx {} it fits", with_block)
+                                                        : ", not enough alone"));
     }
     ways.emplace_back("a trunk or experts converted to fewer bits");
     return fail(ErrorKind::capacity, asked ? "--budget" : "memory",

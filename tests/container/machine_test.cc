@@ -212,6 +212,15 @@ TEST_F(MemoryNowTest, ReadsPressureOfTheNearestGroupThatTells) {
     }
 }
 
+TEST_F(MachineMemoryTest, TellsWhatAProcessHas) {
+    write("proc/7/status",
+          "Name:\twaste\nVmRSS:\t 900 kB\nRssAnon:\t    100 kB\nRssFile:\t  700 kB\nRssShmem:\t  28 kB\n");
+    EXPECT_EQ(read_taken_bytes(dir_.path(), 7), 128u << 10);
+    EXPECT_EQ(read_taken_bytes(dir_.path(), 8), 0u) << "no such process";
+    write("proc/7/status", "RssAnon:\t18014398509481983 kB\nRssShmem:\t18014398509481983 kB\n");
+    EXPECT_EQ(read_taken_bytes(dir_.path(), 7), UINT64_MAX);
+}
+
 using CpuQuotaTest = MachineMemoryTest;
 
 TEST_F(CpuQuotaTest, IsTheSmallestOfAllAncestors) {

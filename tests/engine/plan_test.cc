@@ -92,7 +92,7 @@ TEST(Plan, RecommendsTheLargestCacheThatIsSafe) {
     const PlannedModel model = planned(k3_config());
     const Plan alone = plan_of(model, 4096);
     const uint64_t before_cache = alone.floor_bytes - alone.least_cache_bytes;
-    for (const uint64_t sets : {1, 2, 3}) {
+    for (const uint64_t sets : {1u, 2u, 3u}) {
         const uint64_t wanted = before_cache + arena_bytes(2 * 16 + sets * 92 * 16, model.sizes.record_bytes);
         const Plan enough = plan_of(model, 4096, memory_for(wanted));
         EXPECT_EQ(enough.working_sets, static_cast<int>(sets));

@@ -273,6 +273,16 @@ TEST(RunPlan, AModelWithoutBanksHasNoSlots) {
     EXPECT_EQ(uniform_hit_rate(*run_of(model, all - 1), model.sizes), 1);
 }
 
+TEST(RunPlan, NeverMoreSlotsThanRecords) {
+    PlannedModel model = planned(linear_config());
+    model.sizes.expert_bytes += 100 * model.sizes.record_bytes;  // banks with large tables
+    const RunPlan run = run_of(model, everything(model) - 1).value();
+    EXPECT_EQ(run.experts, Held::streamed);
+    EXPECT_EQ(run.cache_slots, model.sizes.record_count);
+    EXPECT_EQ(uniform_hit_rate(run, model.sizes), 1);
+    expect_sound(run, model);
+}
+
 TEST(RunPlan, EstimatesTheSlowerOfDriveAndMemory) {
     const PlannedModel model = planned(linear_config());
     const RunPlan run = run_of(model, run_of(model, {})->needs.floor_bytes + kGiB).value();
@@ -294,7 +304,7 @@ TEST(ContainerSizes, LayersBeyondReasonAreOfNone) {
         tensor.shape = {1};
     }
     tensors[0].name = "layers.1.norm";
-    tensors[1].name = "layers.99999999999.norm";
+    tensors[1].name = "layers.999999999999999999.norm";
     tensors[2].name = "layers.2";
     const ContainerSizes sizes = container_sizes(24576, tensors, {});
     EXPECT_EQ(sizes.layer_bytes, (std::vector<uint64_t>{0, 8192}));

@@ -3,6 +3,7 @@
 
     test_inspect.py BINARY SOURCE_DIR [TEST…]
 """
+import fcntl
 import json
 import os
 import re
@@ -91,9 +92,9 @@ class PlanTest(InspectTest):
 
     def test_release_and_config_agree_with_the_container(self):
         for name, source in self.sources.items():
-            of_container = self.plan(self.containers[name])
+            of_container = self.plan(self.containers[name], "--budget", "1G")
             for path, kind in [(source, "release"), (os.path.join(source, "config.json"), "config")]:
-                of_source = self.plan(path)
+                of_source = self.plan(path, "--budget", "1G")
                 self.assertEqual(of_source["source"], kind)
                 self.assertEqual(of_source["container"], of_container["container"], path)
                 self.assertEqual(of_source["plans"], of_container["plans"], path)
@@ -130,6 +131,78 @@ class PlanTest(InspectTest):
         for words in ("Kimi K3, 9 layers (6 KDA, 3 MLA)", "KDA states", "= floor", "This machine has"):
             self.assertIn(words, out)
         self.assertRegex(out, r"\n  4096: (fits|does not fit)")
+
+    def test_budget(self):
+        demo = self.containers["demo-model"]
+        plan = self.plan(demo, "--ctx", 64)["plans"][0]
+        sizes = self.plan(demo)["container"]
+        whole = plan["run"]
+        self.assertEqual((whole["experts"], whole["trunk"]), ("mapped", "mapped"))
+        self.assertEqual(whole["expert_bytes"], sizes["expert_bytes"])
+        self.assertIn(whole["budget_source"], ("safe", "available", "least"))
+        for budget in (plan["floor_bytes"], whole["total_bytes"] - 1):
+            run = self.plan(demo, "--ctx", 64, "--budget", budget)["plans"][0]["run"]
+            self.assertEqual((run["budget_bytes"], run["budget_source"]), (budget, "asked"))
+            self.assertEqual((run["experts"], run["trunk"]), ("streamed", "mapped"))
+            self.assertLessEqual(run["total_bytes"], budget)
+            self.assertLessEqual(run["cache_slots"], sizes["record_count"])
+        run = self.plan(demo, "--ctx", 64, "--budget", plan["run"]["least_bytes"])["plans"][0]["run"]
+        self.assertEqual(run["total_bytes"], run["least_bytes"])
+        self.assertEqual(self.plan(demo, "--budget", "4096TiB")["plans"][0]["run"]["budget_source"], "usable")
+        for bad in ("lots", "-1", "1e9", "24 G B"):
+            self.fail_with(2, "--budget.*is not a size; write it like 24G", "plan", demo, "--budget", bad)
+
+    def test_a_budget_that_is_too_small_is_told(self):
+        demo = self.containers["demo-model"]
+        plan = self.plan(demo, "--budget", "1M")["plans"][0]
+        self.assertIsNone(plan["run"])
+        out = self.output("plan", demo, "--budget", "1M")
+        self.assertRegex(out, r"\n  4096: does not fit: a context of 4096 in blocks of 512 tokens needs [0-9.]+ MiB at the "
+                              r"least, and the budget is 1.0 MiB; what helps: --budget [0-9]+MiB; .*--block 64")
+        enough = re.search(r"--budget (\d+MiB)", out)[1]
+        self.assertIsNotNone(self.plan(demo, "--budget", enough)["plans"][0]["run"])
+
+    def test_what_a_budget_buys(self):
+        source = self.sources["demo-model"]
+        plain = self.plan(source, "--ctx", 4096)
+        rows = plain["budgets"]
+        self.assertEqual(rows[0]["name"], "least")
+        self.assertIn("everything", [row["name"] for row in rows])
+        budgets = [row["budget_bytes"] for row in rows]
+        self.assertEqual(budgets, sorted(set(budgets)))
+        drive = [row["drive_bytes_per_token"] for row in rows]
+        self.assertEqual(drive, sorted(drive, reverse=True))
+        self.assertEqual((rows[-1]["hit_rate"], drive[-1]), (1, 0))
+        for row in rows:
+            if row["experts"] == "streamed":
+                self.assertAlmostEqual(row["hit_rate"], row["cache_slots"] / plain["container"]["record_count"])
+            self.assertIsNone(row["seconds_per_token"])
+        rated = self.plan(source, "--ctx", 4096, "--drive-rate", 2, "--memory-rate", 10, "--budget", "7M")["budgets"]
+        for row in rated:
+            self.assertAlmostEqual(row["seconds_per_token"], max(row["drive_bytes_per_token"] / 2e9,
+                                                                 row["memory_bytes_per_token"] / 10e9))
+        self.fail_with(2, "--drive-rate", "plan", source, "--drive-rate", 0)
+
+    def test_other_engines_are_told(self):
+        demo = self.containers["demo-model"]
+        runtime = self.path("runtime")
+        os.mkdir(runtime, 0o700)
+        os.mkdir(os.path.join(runtime, "waste"), 0o700)
+        os.environ["XDG_RUNTIME_DIR"] = runtime
+        self.addCleanup(os.environ.pop, "XDG_RUNTIME_DIR")
+        self.assertEqual(self.plan(demo)["machine"]["engines"], [])
+        with open(os.path.join(runtime, "waste", f"{os.getpid()}-0"), "w") as file:
+            file.write("budget 1073741824\n")
+            file.flush()
+            fcntl.flock(file, fcntl.LOCK_EX)
+            engines = self.plan(demo)["machine"]["engines"]
+            self.assertEqual([(e["pid"], e["budget_bytes"]) for e in engines], [(os.getpid(), 1 << 30)])
+            self.assertIn("1 other engine holds budgets of 1.00 GiB together", self.output("plan", demo))
+        self.assertEqual(self.plan(demo)["machine"]["engines"], [])
+        os.chmod(os.path.join(runtime, "waste"), 0o755)
+        code, _, err = self.run_with("plan", demo)
+        self.assertEqual(code, 0)
+        self.assertIn("other engines on this machine are not counted", err)
 
     def test_refusals(self):
         self.fail_with(1, "neither a container nor a release", "plan", self.directory)
