@@ -30,10 +30,12 @@ void choose_experts(Step& step, const MoeWeights& weights, const float* x) {
 void trace_router(const Step& step, int64_t layer) {
     const Workspace& w = step.workspace;
     const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
+    const auto experts = static_cast<size_t>(step.config.num_experts);
     for (int64_t t = 0; t < step.tokens; t++) {
         const size_t at = static_cast<size_t>(t) * top_k;
         step.trace->on_router(layer, step.position + t, std::span(w.expert_ids).subspan(at, top_k),
-                              {w.router_weights + at, top_k}, w.router_margins[t]);
+                              {w.router_weights + at, top_k}, w.router_margins[t],
+                              {w.router_scores + static_cast<size_t>(t) * experts, experts});
     }
 }
 
