@@ -28,8 +28,7 @@ class LeastRecentlyUsed : public Replacement {
   private:
     static constexpr float kNeverUsed = -2;
 
-    std::vector<float>
-        last_use_;  ///< from 2^24 on in steps of two, which is still far below a token's layers
+    std::vector<float> last_use_;  ///< from 2^24 on in steps of two, far below a token's layers
     int64_t layers_run_ = 0;
 };
 
@@ -65,8 +64,7 @@ class Shares {
   private:
     int64_t experts_;
     std::vector<float> sums_;
-    std::vector<float>
-        weights_;  ///< [layers]; sum over weight is the share. To begin with, one token that chose nothing
+    std::vector<float> weights_;  ///< [layers]; at first that of one token that chose nothing
     double decay_;
     float step_ = 1;
 };
@@ -95,7 +93,7 @@ class ExpectedWait : public Replacement {
     void on_use(int64_t key) override {
         recent_.add(key);
         usual_.add(key);
-        estimate(running_layer_, key);
+        estimate(running_layer_, key, 1);
     }
     void on_scores(std::span<const float> scores, std::span<const int32_t> chosen) override;
     float value(int64_t key) const override {
@@ -110,14 +108,18 @@ class ExpectedWait : public Replacement {
     static constexpr float kLeastChance = 1e-9f;  ///< keeps values finite
     static constexpr float kExpectedWeightTokens = 32;
 
-    void estimate(int64_t layer) {
-        for (int64_t key = layer * experts_; key < (layer + 1) * experts_; key++) estimate(layer, key);
-    }
-    void estimate(int64_t layer, int64_t key) {
-        float chance = kLeastChance + kRecentWeight * recent_.sum(key) / recent_.weight(layer) +
-                       (1 - kRecentWeight) * usual_.sum(key) / usual_.weight(layer);
-        if (!nearness_.empty()) chance *= 1 + nearness_[static_cast<size_t>(key)];
-        tokens_to_a_use_[static_cast<size_t>(key)] = 1 / chance;
+    void estimate(int64_t layer) { estimate(layer, layer * experts_, experts_); }
+    void estimate(int64_t layer, int64_t first_key, int64_t keys) {
+        const float recent = kRecentWeight / recent_.weight(layer);
+        const float usual = (1 - kRecentWeight) / usual_.weight(layer);
+        for (int64_t key = first_key; key < first_key + keys; key++) {
+            const float chance = kLeastChance + recent * recent_.sum(key) + usual * usual_.sum(key);
+            tokens_to_a_use_[static_cast<size_t>(key)] = 1 / chance;
+        }
+        if (nearness_.empty()) return;
+        for (int64_t key = first_key; key < first_key + keys; key++) {
+            tokens_to_a_use_[static_cast<size_t>(key)] /= 1 + nearness_[static_cast<size_t>(key)];
+        }
     }
 
     int64_t layers_;

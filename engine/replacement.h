@@ -26,8 +26,8 @@
 namespace waste::engine {
 
 enum class ReplacementPolicy { lru, lfu, router };
-std::string_view replacement_name(
-    ReplacementPolicy policy);  ///< as on the command line: "lru", "lfu", "router"
+/// As on the command line: "lru", "lfu", "router".
+std::string_view replacement_name(ReplacementPolicy policy);
 std::optional<ReplacementPolicy> replacement_from_name(std::string_view name);
 
 class Replacement {
@@ -36,7 +36,8 @@ class Replacement {
 
     /// Before the first token: each key's chance of being chosen by a token, from earlier runs [layers * experts].
     virtual void expect(std::span<const float> chances) = 0;
-    /// A layer starts to run for so many tokens (decoding: 1). Before its keys are used and room is made for them.
+    /// A layer starts to run for so many tokens (decoding: 1; never 0). Comes before its keys are used and before room
+    /// is made for them.
     virtual void on_layer(int64_t layer, int64_t tokens) = 0;
     /// The router chose it for a token of the running layer, whether it was resident or not. In a block of tokens:
     /// once for each token that chose it.
@@ -48,8 +49,8 @@ class Replacement {
     virtual float value(int64_t key) const = 0;
 };
 
-/// Memory: 4 bytes a key for lru, 12 for lfu, 16 for router. Time: a pass over a layer's keys in on_layer() (lfu, router)
-/// and in on_scores() (router); the rest is a handful of operations.
+/// Memory: 4 bytes a key for lru, 12 for lfu, 16 for router. Time: a pass over the layer's keys in on_layer() (lfu,
+/// router) and in on_scores() (router); the rest is a handful of operations.
 std::unique_ptr<Replacement> make_replacement(ReplacementPolicy policy, int64_t layers, int64_t experts);
 
 }  // namespace waste::engine
