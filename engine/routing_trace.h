@@ -1,7 +1,7 @@
 // Which experts a run chose, as text for cache simulation: one JSON line a token, in order of position.
 //
-//   {"position": 0, "layers": [[ids…], …]}                            one array a MoE layer, ids as the router ranks them
-//   {"position": 0, "layers": [[ids…], …], "scores": [[…], …]}        with scores: [experts] a layer
+//   {"position": 0, "layers": [[ids…], …]}                        one array a MoE layer, best first
+//   {"position": 0, "layers": [[ids…], …], "scores": [[…], …]}    with scores: [experts] a layer
 //
 // Scores are the router's sigmoids, without the bias that is added to choose.
 #pragma once

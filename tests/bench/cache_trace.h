@@ -26,8 +26,8 @@ struct CacheTrace {
     int64_t keys() const { return layers * experts; }
 };
 
-/// What `waste run --trace-routing` writes: {"layers": [[ids…]…], "scores": …} a line. `experts` 0: as many as the scores have,
-/// else the highest id seen and one.
+/// What `waste run --trace-routing` writes: {"layers": [[ids…]…], "scores": …} a line. `experts` 0: as many as the
+/// scores have, else the highest id seen and one.
 Result<CacheTrace> read_cache_trace(const std::string& path, int64_t experts);
 
 }  // namespace waste::bench
