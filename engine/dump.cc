@@ -35,7 +35,7 @@ class Recorder : public Trace {
     }
 
     void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float> weights,
-                   float margin) override {
+                   float margin, std::span<const float>) override {
         Routing& r = routing_[static_cast<size_t>(layer)];
         r.ids.insert(r.ids.end(), ids.begin(), ids.end());
         r.weights.insert(r.weights.end(), weights.begin(), weights.end());

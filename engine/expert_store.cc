@@ -125,6 +125,7 @@ Result<void> ExpertStore::allocate(int64_t top_k, const ExpertStoreOptions& opti
     slots_ = std::vector<Slot>(static_cast<size_t>(slots));
     usable_slots_ = slots;
     started_.reserve(slots_.size());
+    victims_.reserve(slots_.size());
     expected_.reserve(static_cast<size_t>(top_k));
     return {};
 }
@@ -155,11 +156,21 @@ size_t ExpertStore::acquire(size_t bank, std::span<const int32_t> experts, std::
         return experts.size();
     }
     std::unique_lock lock(mutex_);
+    // From the first that is missing on: what is here stands before it and has its lease by then.
+    const auto missing = std::find_if(experts.begin(), experts.end(), [&](int32_t expert) {
+        return slot_of_[static_cast<size_t>(key_of(bank, expert))] < 0;
+    });
+    bool searched = false;
     size_t count = 0;
     while (count < experts.size()) {
+        if (!searched && experts.begin() + static_cast<std::ptrdiff_t>(count) == missing) {
+            find_victims(static_cast<size_t>(experts.end() - missing));
+            searched = true;
+        }
         auto found = lease(bank, experts[count]);
         if (!found && count == 0 && at_least_one) {
             wait_for_a_slot(lock);
+            searched = false;
             continue;
         }
         if (!found) break;
@@ -174,7 +185,7 @@ std::optional<ExpertStore::Lease> ExpertStore::lease(size_t bank, int32_t expert
     ExpertCounters& counters = counters_[bank];
     int32_t slot = slot_of_[static_cast<size_t>(key)];
     if (slot < 0) {
-        slot = find_slot_to_fill();
+        slot = take_victim();
         if (slot < 0) return std::nullopt;
         fill(slot, bank, expert, true);
         counters.misses++;
@@ -195,19 +206,31 @@ bool ExpertStore::may_be_evicted(const Slot& slot) const {
     return slot.pins == 0 && slot.read.state.load(std::memory_order_relaxed) != ReadState::pending;
 }
 
-int32_t ExpertStore::find_slot_to_fill() {
-    int32_t best = -1;
-    float least = std::numeric_limits<float>::infinity();
+/// One pass over the slots for all that a call has to fill.
+void ExpertStore::find_victims(size_t count) {
+    victims_.clear();
     for (int64_t i = 0; i < usable_slots_; i++) {
         const Slot& slot = slots_[static_cast<size_t>(i)];
         if (!may_be_evicted(slot)) continue;
-        if (slot.key < 0) return static_cast<int32_t>(i);
-        const float value = replacement_->value(slot.key);
-        if (best >= 0 && !(value < least)) continue;
-        best = static_cast<int32_t>(i);
-        least = value;
+        const float value =
+            slot.key < 0 ? -std::numeric_limits<float>::infinity() : replacement_->value(slot.key);
+        victims_.push_back({value, static_cast<int32_t>(i)});
     }
-    return best;
+    const auto less = [](const Victim& a, const Victim& b) { return a.value < b.value; };
+    if (count < victims_.size()) {
+        std::nth_element(victims_.begin(), victims_.begin() + static_cast<std::ptrdiff_t>(count),
+                         victims_.end(), less);
+        victims_.resize(count);
+    }
+    std::sort(victims_.rbegin(), victims_.rend(), less);
+}
+
+/// -1: every slot is in use.
+int32_t ExpertStore::take_victim() {
+    if (victims_.empty()) return -1;
+    const int32_t slot = victims_.back().slot;
+    victims_.pop_back();
+    return slot;
 }
 
 void ExpertStore::fill(int32_t index, size_t bank, int32_t expert, bool urgent) {
@@ -276,12 +299,12 @@ void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
     const std::lock_guard lock(mutex_);
     if (!expected_.empty()) drop_expectations(expected_bank_);
     expected_bank_ = bank;
-    int64_t free = std::count_if(slots_.begin(), slots_.begin() + usable_slots_,
-                                 [&](const Slot& slot) { return may_be_evicted(slot); });
+    find_victims(slots_.size());
+    auto free = static_cast<int64_t>(victims_.size());
     for (const int32_t expert : experts) {
         if (expected_.size() == expected_.capacity() || free <= least_slots_) break;
         if (slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0) continue;
-        const int32_t slot = find_slot_to_fill();
+        const int32_t slot = take_victim();
         fill(slot, bank, expert, false);
         slots_[static_cast<size_t>(slot)].pins++;
         expected_.push_back(slot);
@@ -310,18 +333,15 @@ void ExpertStore::order(size_t bank, std::span<int32_t> experts) const {
     });
 }
 
-void ExpertStore::learn(size_t bank, std::span<const float> scores, std::span<const int32_t> chosen) {
+void ExpertStore::learn(size_t bank, int64_t tokens, std::span<const float> scores,
+                        std::span<const int32_t> chosen) {
     if (!reader_) return;
     const std::lock_guard lock(mutex_);
     drop_expectations(bank);
+    replacement_->on_layer(static_cast<int64_t>(bank), tokens);
     for (const int32_t expert : chosen) replacement_->on_use(key_of(bank, expert));
-    (void)scores;
-}
-
-void ExpertStore::end_token() {
-    if (!reader_) return;
-    const std::lock_guard lock(mutex_);
-    replacement_->on_token();
+    const auto count = static_cast<size_t>(tokens);
+    replacement_->on_scores(scores.last(scores.size() / count), chosen.last(chosen.size() / count));
 }
 
 uint32_t ExpertStore::landed() const {

@@ -99,9 +99,9 @@ class ExpertStore {
     /// could evict, then the others as they lie in the file.
     void order(size_t bank, std::span<int32_t> experts) const;
 
-    /// The router's scores of one token for all experts, and its choice: what replacement learns from.
-    void learn(size_t bank, std::span<const float> scores, std::span<const int32_t> chosen);
-    void end_token();
+    /// What replacement learns from, before the bank's experts are asked for: of a block of tokens the scores of all
+    /// experts [tokens][experts] and the choice [tokens][top_k].
+    void learn(size_t bank, int64_t tokens, std::span<const float> scores, std::span<const int32_t> chosen);
 
     /// Counts the records that have landed; a change ends wait_for_landing(seen). For mapped experts nothing ever lands.
     uint32_t landed() const;
@@ -128,7 +128,8 @@ class ExpertStore {
     explicit ExpertStore(const container::Container& container);
     Result<void> allocate(int64_t top_k, const ExpertStoreOptions& options);
     int64_t key_of(size_t bank, int32_t expert) const;
-    int32_t find_slot_to_fill();
+    void find_victims(size_t count);
+    int32_t take_victim();
     bool may_be_evicted(const Slot& slot) const;
     void fill(int32_t slot, size_t bank, int32_t expert, bool urgent);
     std::optional<Lease> lease(size_t bank, int32_t expert);
@@ -154,6 +155,12 @@ class ExpertStore {
     std::vector<int32_t> expected_;  ///< slots pinned for expected_bank_
     size_t expected_bank_ = 0;
     std::vector<container::DriveRead*> started_;  ///< to be submitted
+    /// The next to go, the least worth last; valid while the mutex is held.
+    struct Victim {
+        float value;
+        int32_t slot;
+    };
+    std::vector<Victim> victims_;
     std::vector<ExpertCounters> counters_;        ///< of each bank
 
     container::SystemMemory arena_;

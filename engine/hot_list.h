@@ -58,8 +58,9 @@ class HotList {
 std::string hot_list_path(const std::string& fingerprint);
 
 /// The share of uses that find their expert resident if uses go on as counted and the hottest experts stay: of `slots`,
-/// top_k are always taken by the layer at work. Every expert counts for half a use more than it has, so that few counts promise
-/// little. 0 to 1.
+/// top_k are always taken by the layer at work. Every expert counts for half a use more than it has, so that few
+/// counts promise little. 0 to 1. A cache that follows what the last tokens used does somewhat better
+/// (docs/measurements/2026-11-30-replacement.md).
 double expected_hit_rate(std::span<const uint32_t> counts, int64_t slots, int64_t top_k);
 
 }  // namespace waste::engine

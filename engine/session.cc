@@ -130,7 +130,6 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
         if (const auto ok = model_->trunk().enter(layer); !ok) return ok;
         if (const auto ok = run_layer(step, layer, snapshots); !ok) return ok;
     }
-    for (int64_t t = 0; t < tokens; t++) model_->experts().end_token();
     if (!on_token && !last_block && !trace_) return {};
     if (const auto ok = model_->trunk().enter(c.num_hidden_layers); !ok) return ok;
     if (on_token) {

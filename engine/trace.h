@@ -22,8 +22,10 @@ class Trace {
     virtual ~Trace() = default;
     virtual void on_vector(TracePoint point, int64_t layer, int64_t position,
                            std::span<const float> values) = 0;
+    /// `ids`, `weights` and `margin` as kernels::route() gives them, from `scores` [experts]: sigmoids, without the
+    /// bias that is added to choose.
     virtual void on_router(int64_t layer, int64_t position, std::span<const int32_t> ids,
-                           std::span<const float> weights, float margin) = 0;
+                           std::span<const float> weights, float margin, std::span<const float> scores) = 0;
 };
 
 }  // namespace waste::engine

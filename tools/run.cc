@@ -11,6 +11,7 @@
 #include "engine/generate.h"
 #include "engine/memory_watch.h"
 #include "engine/model_text.h"
+#include "engine/routing_trace.h"
 #include "engine/text/chat.h"
 #include "tools/command.h"
 #include "tools/help.h"
@@ -59,6 +60,8 @@ struct Arguments {
     bool profile = false;
     bool stats = false;
     bool layer_stats = false;
+    std::string routing_trace;  ///< empty: none
+    bool trace_scores = false;
 };
 
 /// What is fed to the model, and how its answer is read.
@@ -285,8 +288,15 @@ int run(Arguments& arguments) {
     }
     const ReplyOutput::Style style{arguments.json, arguments.quiet, arguments.think};
     ReplyOutput output(text, prompt->chat, arguments.stop, style);
-    return answer(arguments, *model, *session, *prompt, {arguments.max_tokens, arguments.sampler, *stop_ids},
-                  output);
+    const engine::GenerateOptions generation{arguments.max_tokens, arguments.sampler, *stop_ids};
+    if (arguments.routing_trace.empty())
+        return answer(arguments, *model, *session, *prompt, generation, output);
+    auto trace = engine::RoutingTrace::create(arguments.routing_trace, config, arguments.trace_scores);
+    if (!trace) return report(trace.error());
+    session->set_trace(&*trace);
+    const int code = answer(arguments, *model, *session, *prompt, generation, output);
+    const auto written = trace->finish();
+    return written ? code : report(written.error());
 }
 
 void add_sampling_options(CLI::App& command, Arguments& arguments) {
@@ -348,6 +358,11 @@ void add_run_command(CLI::App& app, Action& action) {
     command->add_flag("--stats", arguments->stats,
                       "Say on stderr what the drive did, where experts do not fit");
     command->add_flag("--layer-stats", arguments->layer_stats, "The same, and for each layer");
+    auto* trace = command->add_option("--trace-routing", arguments->routing_trace,
+                                      "Write the experts chosen to this file, a line of JSON a token");
+    command
+        ->add_flag("--trace-scores", arguments->trace_scores, "With --trace-routing: all experts' scores too")
+        ->needs(trace);
     command->callback([arguments, &action] { action = [arguments] { return run(*arguments); }; });
 }
 

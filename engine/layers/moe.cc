@@ -31,10 +31,12 @@ void choose_experts(Step& step, const MoeWeights& weights, const float* x, bool 
 void trace_router(const Step& step, int64_t layer) {
     const Workspace& w = step.workspace;
     const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
+    const auto experts = static_cast<size_t>(step.config.num_experts);
     for (int64_t t = 0; t < step.tokens; t++) {
         const size_t at = static_cast<size_t>(t) * top_k;
         step.trace->on_router(layer, step.position + t, std::span(w.expert_ids).subspan(at, top_k),
-                              {w.router_weights + at, top_k}, w.router_margins[t]);
+                              {w.router_weights + at, top_k}, w.router_margins[t],
+                              {w.router_scores + static_cast<size_t>(t) * experts, experts});
     }
 }
 
@@ -44,12 +46,9 @@ std::span<const int32_t> chosen(const Step& step) {
 
 void teach_replacement(const Step& step, size_t bank) {
     const Workspace& w = step.workspace;
-    const auto experts = static_cast<size_t>(step.config.num_experts);
-    const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
-    for (size_t t = 0; t < static_cast<size_t>(step.tokens); t++) {
-        step.experts.learn(bank, {w.router_scores + t * experts, experts},
-                           std::span(w.expert_ids).subspan(t * top_k, top_k));
-    }
+    const auto experts = static_cast<size_t>(step.tokens * step.config.num_experts);
+    const auto chosen = static_cast<size_t>(step.tokens * step.config.num_experts_per_token);
+    step.experts.learn(bank, step.tokens, {w.router_scores, experts}, std::span(w.expert_ids).first(chosen));
 }
 
 /// expert_sum[t] = sum_j weight_j expert_out_j in the router's order, normed where the config says so.

@@ -124,8 +124,8 @@ class RoutingCheck : public engine::Trace {
     explicit RoutingCheck(json expected) : expected_(std::move(expected)) {}
 
     void on_vector(engine::TracePoint, int64_t, int64_t, std::span<const float>) override {}
-    void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float>,
-                   float) override {
+    void on_router(int64_t layer, int64_t, std::span<const int32_t> ids, std::span<const float>, float,
+                   std::span<const float>) override {
         const auto row = static_cast<size_t>(layer - 1);
         std::vector<int32_t> sorted(ids.begin(), ids.end());
         std::sort(sorted.begin(), sorted.end());

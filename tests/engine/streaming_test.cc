@@ -109,7 +109,8 @@ class Streaming : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Streaming, CacheSizeAndPolicyChangeNoBit) {
     for (const int64_t slots : {least_slots(), least_slots() + 3, all_slots() / 2, all_slots()}) {
-        for (const ReplacementPolicy policy : {ReplacementPolicy::lru, ReplacementPolicy::lfu}) {
+        for (const ReplacementPolicy policy :
+             {ReplacementPolicy::lru, ReplacementPolicy::lfu, ReplacementPolicy::router}) {
             Arrangement arrangement = with_slots(slots);
             arrangement.experts.policy = policy;
             EXPECT_TRUE(same_bits(bits_of(open(arrangement)), mapped_))
