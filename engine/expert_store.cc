@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace waste::engine {
@@ -102,6 +103,7 @@ Result<void> ExpertStore::allocate(int64_t top_k, const ExpertStoreOptions& opti
         slot_bytes_ = std::max(slot_bytes_, bank.shape.record_bytes());
     }
     const int64_t records = experts_ * static_cast<int64_t>(banks.size());
+    top_k_ = top_k;
     least_slots_ = std::min(2 * top_k, records);
     const int64_t slots = std::min(options.slots, records);
     if (slots < least_slots_ || slots > std::numeric_limits<int32_t>::max()) {
@@ -122,6 +124,7 @@ Result<void> ExpertStore::allocate(int64_t top_k, const ExpertStoreOptions& opti
     verify_ = options.verify;
     replacement_ = make_replacement(options.policy, static_cast<int64_t>(banks.size()), experts_);
     slot_of_.assign(static_cast<size_t>(records), -1);
+    uses_.assign(static_cast<size_t>(records), 0);
     slots_ = std::vector<Slot>(static_cast<size_t>(slots));
     usable_slots_ = slots;
     started_.reserve(slots_.size());
@@ -314,6 +317,34 @@ void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
     submit_started();
 }
 
+void ExpertStore::warm(std::span<const uint32_t> uses, std::span<const int64_t> keys) {
+    if (!reader_ || uses.size() != uses_.size()) return;
+    const std::lock_guard lock(mutex_);
+    const double sum = std::accumulate(uses.begin(), uses.end(), 0.0);
+    if (sum == 0) return;
+    // A layer's chances add up to top_k, a token's choice.
+    const double a_token = static_cast<double>(counters_.size()) * static_cast<double>(top_k_);
+    std::vector<float> chances(uses.size());
+    std::transform(uses.begin(), uses.end(), chances.begin(),
+                   [&](uint32_t count) { return static_cast<float>(count / sum * a_token); });
+    replacement_->expect(chances);
+    find_victims(slots_.size());
+    // What is read now cannot be evicted before it has landed, and there must be room for what is asked for.
+    while (!keys.empty() && static_cast<int64_t>(victims_.size()) > least_slots_) {
+        const int64_t key = keys.front();
+        keys = keys.subspan(1);
+        if (slot_of_[static_cast<size_t>(key)] >= 0) continue;
+        fill(take_victim(), static_cast<size_t>(key / experts_), static_cast<int32_t>(key % experts_), false);
+        slots_[static_cast<size_t>(slot_of_[static_cast<size_t>(key)])].expected = false;
+    }
+    submit_started();
+}
+
+std::vector<uint32_t> ExpertStore::use_counts() const {
+    const std::lock_guard lock(mutex_);
+    return uses_;
+}
+
 void ExpertStore::keep_absent(size_t bank, std::span<int32_t> experts) const {
     const std::lock_guard lock(mutex_);
     for (int32_t& expert : experts) {
@@ -339,7 +370,11 @@ void ExpertStore::learn(size_t bank, int64_t tokens, std::span<const float> scor
     const std::lock_guard lock(mutex_);
     drop_expectations(bank);
     replacement_->on_layer(static_cast<int64_t>(bank), tokens);
-    for (const int32_t expert : chosen) replacement_->on_use(key_of(bank, expert));
+    for (const int32_t expert : chosen) {
+        const int64_t key = key_of(bank, expert);
+        replacement_->on_use(key);
+        uses_[static_cast<size_t>(key)]++;
+    }
     const auto count = static_cast<size_t>(tokens);
     replacement_->on_scores(scores.last(scores.size() / count), chosen.last(chosen.size() / count));
 }

@@ -95,6 +95,12 @@ class ExpertStore {
     void keep_absent(size_t bank, std::span<int32_t> experts) const;
     /// Starts reads of absent experts that the bank's next router is expected to choose, as far as slots can be spared.
     void expect(size_t bank, std::span<const int32_t> experts);
+    /// Counts of earlier uses by key, layer * experts + expert, and the keys to begin with, the most promising first:
+    /// their reads begin, behind all that is asked for.
+    void warm(std::span<const uint32_t> uses, std::span<const int64_t> keys);
+    /// How often each key was chosen so far.
+    std::vector<uint32_t> use_counts() const;
+
     /// Puts experts in the order in which to acquire them: first those that are here, which making room for the others
     /// could evict, then the others as they lie in the file.
     void order(size_t bank, std::span<int32_t> experts) const;
@@ -143,6 +149,7 @@ class ExpertStore {
     const container::Container* container_;
     int64_t experts_ = 0;  ///< in a bank
     uint64_t slot_bytes_ = 0;
+    int64_t top_k_ = 0;
     int64_t least_slots_ = 0;
     bool verify_ = true;
 
@@ -150,6 +157,7 @@ class ExpertStore {
     std::condition_variable slot_freed_;
     std::unique_ptr<Replacement> replacement_;
     std::vector<int32_t> slot_of_;  ///< [banks * experts] -1: not resident
+    std::vector<uint32_t> uses_;    ///< [banks * experts]
     std::vector<Slot> slots_;
     int64_t usable_slots_ = 0;       ///< those behind are being given back
     std::vector<int32_t> expected_;  ///< slots pinned for expected_bank_
@@ -161,7 +169,7 @@ class ExpertStore {
         int32_t slot;
     };
     std::vector<Victim> victims_;
-    std::vector<ExpertCounters> counters_;        ///< of each bank
+    std::vector<ExpertCounters> counters_;  ///< of each bank
 
     container::SystemMemory arena_;
     container::DriveReader* reader_ = nullptr;  ///< null: mapped

@@ -1,20 +1,8 @@
 #include "engine/fit.h"
 
-#include "container/machine.h"
+#include "container/live_files.h"
 
 namespace waste::engine {
-
-Result<RunPlan> plan_for_machine(const Model& model, const SessionOptions& session,
-                                 std::optional<uint64_t> budget_bytes) {
-    const container::Manifest& manifest = model.container().manifest();
-    const auto sizes = container_sizes(manifest.trunk_bytes, manifest.tensors, manifest.banks);
-    // A system that does not tell its memory is not a reason to fail: then everything is mapped.
-    std::optional<MemoryFacts> memory;
-    const auto machine = container::read_machine_memory("");
-    const auto now = container::read_memory_now("");
-    if (machine && now) memory = MemoryFacts{machine->usable_bytes, now->available_bytes};
-    return plan_run(model.config(), sizes, session.workspace(), budget_bytes, memory);
-}
 
 Arrangement arrangement_of(const RunPlan& plan, const FitOptions& options) {
     Arrangement out;
@@ -32,11 +20,33 @@ Arrangement arrangement_of(const RunPlan& plan, const FitOptions& options) {
     return out;
 }
 
-Result<RunPlan> fit_model(Model& model, const SessionOptions& session, const FitOptions& options) {
-    const auto plan = plan_for_machine(model, session, options.budget_bytes);
-    if (!plan) return plan;
+Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitOptions& options) {
+    const container::Manifest& manifest = model.container().manifest();
+    const auto sizes = container_sizes(manifest.trunk_bytes, manifest.tensors, manifest.banks);
+    Result<RunPlan> plan = fail(ErrorKind::invalid, "plan", "was not made");
+    const auto decide = [&](std::span<const Neighbour> others) -> Result<uint64_t> {
+        // A system that does not tell its memory is no reason to fail: then everything is mapped.
+        const auto facts = read_memory_facts("", others);
+        plan = plan_run(model.config(), sizes, session.workspace(), options.budget_bytes,
+                        facts ? std::optional(*facts) : std::nullopt);
+        if (!plan) return pass(plan);
+        return plan->total_bytes;
+    };
+    Fitted out{};
+    auto entry = BudgetEntry::enter(container::user_runtime_directory(), decide);
+    if (entry) {
+        out.entry = std::move(*entry);
+    } else if (plan) {
+        out.warning = entry.error().text() + "; other engines on this machine do not see this one";
+    } else if (const auto alone = decide({}); !alone) {
+        return pass(alone);
+    }
+    out.plan = *plan;
+    if (out.plan.budget_source == BudgetSource::least) {
+        out.warning = "memory is short: even the least that works takes more than is safe";
+    }
     if (const auto ok = model.arrange(arrangement_of(*plan, options)); !ok) return pass(ok);
-    return plan;
+    return out;
 }
 
 }  // namespace waste::engine

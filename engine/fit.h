@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/model.h"
+#include "engine/neighbours.h"
 #include "engine/run_plan.h"
 #include "engine/session.h"
 
@@ -20,14 +21,18 @@ struct FitOptions {
     container::DriveReaderOptions reader;
 };
 
-/// How a model would run; plan_run() with what the machine has now.
-Result<RunPlan> plan_for_machine(const Model& model, const SessionOptions& session,
-                                 std::optional<uint64_t> budget_bytes);
+/// How a model is held, and the budget that other engines on this machine see while the object lives.
+struct Fitted {
+    RunPlan plan;
+    std::optional<BudgetEntry> entry;  ///< nothing where it could not be made
+    std::string warning;               ///< what went wrong and does not matter much; empty: nothing
+};
 
 /// What a plan asks of a model.
 Arrangement arrangement_of(const RunPlan& plan, const FitOptions& options);
 
-/// Both. Before there are sessions, which are to be created with the same options.
-Result<RunPlan> fit_model(Model& model, const SessionOptions& session, const FitOptions& options);
+/// Plans with what the machine has now and arranges the model. Before there are sessions, which are to be created with
+/// the same options.
+Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitOptions& options);
 
 }  // namespace waste::engine

@@ -27,7 +27,8 @@ Result<PlannedModel> look_up_container(const std::string& path) {
     const auto config = parse_config(manifest.config, place);
     if (!config) return pass(config);
     const auto sizes = container_sizes(manifest.trunk_bytes, manifest.tensors, manifest.banks);
-    return PlannedModel{PlanSource::container, *config, sizes, manifest.trunk_recipe, manifest.expert_recipe};
+    return PlannedModel{PlanSource::container, *config, sizes, manifest.trunk_recipe, manifest.expert_recipe,
+                        manifest.fingerprint};
 }
 
 /// The sizes of a container that is not written yet.
@@ -37,8 +38,12 @@ Result<PlannedModel> lay_out(PlanSource source, const ModelConfig& config,
     const auto layout = plan_layout(config, specs, trunk, experts, released);
     if (!layout) return pass(layout);
     const auto sizes = container_sizes(layout->trunk_bytes, layout->tensors, layout->banks);
-    return PlannedModel{source, config, sizes, std::string(trunk_recipe_name(trunk)),
-                        std::string(kernels::format_info(experts).name)};
+    return PlannedModel{source,
+                        config,
+                        sizes,
+                        std::string(trunk_recipe_name(trunk)),
+                        std::string(kernels::format_info(experts).name),
+                        {}};
 }
 
 Result<PlannedModel> look_up_release(const std::string& path, TrunkRecipe trunk,

@@ -21,6 +21,7 @@ struct PlannedModel {
     ContainerSizes sizes;
     std::string trunk_recipe;
     std::string expert_recipe;
+    std::string fingerprint;  ///< of a container; else empty
 };
 
 /// `path`: a container, a release's folder, or a config.json; a folder with a config.json and no weights yet

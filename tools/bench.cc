@@ -129,8 +129,8 @@ Result<nlohmann::ordered_json> bench_once(engine::Model& model, const Arguments&
     for (const int64_t length : arguments.bench.prompt_lengths) longest = std::max(longest, length);
     auto options = session_options(arguments.model, longest + arguments.bench.decode_tokens);
     if (!options) return pass(options);
-    const auto plan = hold_model(model, arguments.model.memory, *options);
-    if (!plan) return pass(plan);
+    const auto held = hold_model(model, arguments.model.memory, *options);
+    if (!held) return pass(held);
     auto session = engine::Session::create(model, *options);
     if (!session) return pass(session);
     const bool show = !arguments.quiet && stderr_is_terminal();

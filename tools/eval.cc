@@ -57,25 +57,17 @@ Result<std::vector<int32_t>> prompt_ids(const Arguments& arguments, const engine
     return tokenizer->encode(*text);
 }
 
-Result<engine::Session> open_session(const Arguments& arguments, const engine::Model& model,
-                                     int64_t positions) {
-    const auto options = session_options(arguments.model, std::max<int64_t>(positions, 1));
-    if (!options) return pass(options);
-    return engine::Session::create(model, *options);
-}
-
-int print_distribution(const Arguments& arguments, const engine::Model& model, std::span<const int32_t> ids) {
-    auto session = open_session(arguments, model, static_cast<int64_t>(ids.size()));
-    if (!session) return report(session.error());
-    if (const auto ok = session->feed(ids); !ok) return report(ok.error());
-    const auto logits = session->logits();
+int print_distribution(const Arguments& arguments, const engine::Model& model, engine::Session& session,
+                       std::span<const int32_t> ids) {
+    if (const auto ok = session.feed(ids); !ok) return report(ok.error());
+    const auto logits = session.logits();
     if (std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isnan(logit); })) {
         return report({ErrorKind::corrupt, arguments.model.model, "the model's output is not a number"});
     }
     const auto tokenizer = engine::open_tokenizer(model.container(), model.config().vocab_size);
     if (!tokenizer) return report(tokenizer.error());
     nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-    for (const auto& token : engine::likeliest(session->logits(), arguments.top)) {
+    for (const auto& token : engine::likeliest(logits, arguments.top)) {
         const std::string text = *tokenizer ? (*tokenizer)->decode({&token.id, 1}, true) : "";
         rows.push_back(
             {{"id", token.id}, {"text", text}, {"logit", token.logit}, {"probability", token.probability}});
@@ -91,20 +83,17 @@ int print_distribution(const Arguments& arguments, const engine::Model& model, s
     return kOk;
 }
 
-int print_perplexity(const Arguments& arguments, const engine::Model& model) {
+int print_perplexity(const Arguments& arguments, const engine::Model& model, engine::Session& session,
+                     const engine::PerplexityOptions& windows) {
     const auto text = read_text(arguments.perplexity);
     if (!text) return report(text.error());
     const auto tokenizer = require_tokenizer(model.container(), model.config().vocab_size);
     if (!tokenizer) return report(tokenizer.error());
     const auto ids = tokenizer->encode(*text);
     if (!ids) return report(Error{ids.error().kind, arguments.perplexity, ids.error().text()});
-    engine::PerplexityOptions windows = arguments.windows;
-    if (windows.stride == 0) windows.stride = windows.window;
-    auto session = open_session(arguments, model, windows.window);
-    if (!session) return report(session.error());
     catch_interrupts();
     ProgressLine progress("windows");
-    const auto result = engine::measure_perplexity(*session, *ids, windows, [&](int64_t done, int64_t total) {
+    const auto result = engine::measure_perplexity(session, *ids, windows, [&](int64_t done, int64_t total) {
         if (!arguments.quiet) {
             progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0, "perplexity");
         }
@@ -132,10 +121,9 @@ int print_perplexity(const Arguments& arguments, const engine::Model& model) {
     return kOk;
 }
 
-int dump(const Arguments& arguments, const engine::Model& model, std::span<const int32_t> ids) {
-    auto session = open_session(arguments, model, static_cast<int64_t>(ids.size()) + arguments.greedy);
-    if (!session) return report(session.error());
-    const auto tensors = engine::dump_sequence(model, *session, ids, arguments.name, arguments.greedy);
+int dump(const Arguments& arguments, const engine::Model& model, engine::Session& session,
+         std::span<const int32_t> ids) {
+    const auto tensors = engine::dump_sequence(model, session, ids, arguments.name, arguments.greedy);
     if (!tensors) return report(tensors.error());
     const auto ok = container::write_safetensors(arguments.dump, *tensors);
     if (!ok) return report(ok.error());
@@ -144,15 +132,27 @@ int dump(const Arguments& arguments, const engine::Model& model, std::span<const
 }
 
 int eval(const Arguments& arguments) {
-    const auto model = engine::Model::open(arguments.model.model);
+    auto model = engine::Model::open(arguments.model.model);
     if (!model) return report(model.error());
-    if (!arguments.perplexity.empty()) return print_perplexity(arguments, *model);
-    const auto ids = prompt_ids(arguments, *model);
+    engine::PerplexityOptions windows = arguments.windows;
+    if (windows.stride == 0) windows.stride = windows.window;
+    const bool of_a_text = !arguments.perplexity.empty();
+    const auto ids = of_a_text ? Result<std::vector<int32_t>>() : prompt_ids(arguments, *model);
     if (!ids) return report(ids.error());
-    if (ids->empty())
+    if (!of_a_text && ids->empty()) {
         return report({ErrorKind::invalid, "prompt", "is empty; the model needs at least one token"});
-    return arguments.dump.empty() ? print_distribution(arguments, *model, *ids)
-                                  : dump(arguments, *model, *ids);
+    }
+    const int64_t generated = arguments.dump.empty() ? 0 : arguments.greedy;
+    auto options = session_options(
+        arguments.model, of_a_text ? windows.window : static_cast<int64_t>(ids->size()) + generated);
+    if (!options) return report(options.error());
+    const auto held = hold_model(*model, arguments.model.memory, *options);
+    if (!held) return report(held.error());
+    auto session = engine::Session::create(*model, *options);
+    if (!session) return report(session.error());
+    if (of_a_text) return print_perplexity(arguments, *model, *session, windows);
+    return arguments.dump.empty() ? print_distribution(arguments, *model, *session, *ids)
+                                  : dump(arguments, *model, *session, *ids);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "tools/memory_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "tools/budget_option.h"
 #include "tools/describe.h"
+#include "tools/terminal.h"
 
 namespace waste::tools {
 
@@ -38,13 +40,17 @@ void add_memory_options(CLI::App& command, MemoryArguments& arguments) {
                   "Trust the drive: do not compare checksums of what is read")
         ->group(group);
     command
+        .add_flag("--no-learn", arguments.no_learn,
+                  "Neither use nor keep which experts this model chose in earlier runs")
+        ->group(group);
+    command
         .add_flag("--no-look-ahead", arguments.no_look_ahead,
                   "Never read experts before the router has chosen them")
         ->group(group);
 }
 
-Result<engine::RunPlan> hold_model(engine::Model& model, const MemoryArguments& arguments,
-                                   engine::SessionOptions& options) {
+Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& arguments,
+                                  engine::SessionOptions& options) {
     engine::FitOptions fit;
     fit.budget_bytes = arguments.budget_bytes;
     if (!arguments.policy.empty()) {
@@ -57,7 +63,35 @@ Result<engine::RunPlan> hold_model(engine::Model& model, const MemoryArguments& 
     if (arguments.io == "threads") fit.reader.method = container::ReadMethod::threads;
     fit.reader.direct = arguments.io != "buffered";
     options.look_ahead = !arguments.no_look_ahead;
-    return engine::fit_model(model, options, fit);
+    auto fitted = engine::fit_model(model, options, fit);
+    if (fitted && !fitted->warning.empty()) warn(fitted->warning);
+    return fitted;
+}
+
+LearnedUses::LearnedUses(const engine::Model& model, const MemoryArguments& arguments) : model_(model) {
+    if (arguments.no_learn || !model.experts().streams()) return;
+    const auto& manifest = model.container().manifest();
+    path_ = engine::hot_list_path(manifest.fingerprint);
+    if (path_.empty()) return;
+    const auto layers = static_cast<int64_t>(manifest.banks.size());
+    const int64_t experts = model.config().num_experts;
+    auto list = engine::HotList::load(path_, manifest.fingerprint, layers, experts);
+    if (!list) {
+        warn(list.error().text() + "; it is started anew");
+        list = engine::HotList(manifest.fingerprint, layers, experts);
+    }
+    list_ = std::move(*list);
+    model.experts().warm(list_->counts(), list_->hottest(static_cast<size_t>(model.experts().slots())));
+}
+
+LearnedUses::~LearnedUses() {
+    if (!list_) return;
+    const auto uses = model_.experts().use_counts();
+    for (size_t key = 0; key < uses.size(); key++) {
+        if (uses[key] > 0) list_->add(static_cast<int64_t>(key), uses[key]);
+    }
+    if (const auto saved = list_->save(path_); !saved)
+        warn(saved.error().text() + "; what was learned is lost");
 }
 
 std::string holding_text(const engine::Model& model, const engine::RunPlan& plan) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/fit.h"
+#include "engine/hot_list.h"
 
 namespace waste::tools {
 
@@ -16,16 +17,32 @@ struct MemoryArguments {
     bool lock = false;
     std::string io = "auto";
     std::string policy;
+    bool no_learn = false;
     bool no_verify = false;
     bool no_look_ahead = false;
 };
 
-/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify and --no-look-ahead.
+/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify, --no-look-ahead and --no-learn.
 void add_memory_options(CLI::App& command, MemoryArguments& arguments);
 
 /// Fits the model to the budget, for a session of these options, whose look-ahead is set.
-Result<engine::RunPlan> hold_model(engine::Model& model, const MemoryArguments& arguments,
-                                   engine::SessionOptions& options);
+Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& arguments,
+                                  engine::SessionOptions& options);
+
+/// What earlier runs of a model learned about its experts, used from the start of a run and added to at its end. Does
+/// nothing for a model whose experts do not stream, or with --no-learn; what goes wrong is a warning.
+class LearnedUses {
+  public:
+    LearnedUses(const engine::Model& model, const MemoryArguments& arguments);
+    ~LearnedUses();
+    LearnedUses(const LearnedUses&) = delete;
+    LearnedUses& operator=(const LearnedUses&) = delete;
+
+  private:
+    const engine::Model& model_;
+    std::string path_;  ///< empty: nothing is kept
+    std::optional<engine::HotList> list_;
+};
 
 /// How the model is held, in a few lines for people.
 std::string holding_text(const engine::Model& model, const engine::RunPlan& plan);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "container/known_drives.h"
+#include "engine/hot_list.h"
 #include "tools/budget_option.h"
 #include "tools/command.h"
 #include "tools/help.h"

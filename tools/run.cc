@@ -272,8 +272,9 @@ int run(Arguments& arguments) {
              fmt::format("has {} tokens, the context is {}; choose a larger --ctx (the model takes {})",
                          prompt_tokens, options->context_length, config.max_context)});
     }
-    const auto plan = hold_model(*model, arguments.model.memory, *options);
-    if (!plan) return report(plan.error());
+    const auto held = hold_model(*model, arguments.model.memory, *options);
+    if (!held) return report(held.error());
+    const LearnedUses learned(*model, arguments.model.memory);
     auto session = engine::Session::create(*model, *options);
     if (!session) return report(session.error());
     const engine::MemoryWatch watch(model->experts());
@@ -283,7 +284,7 @@ int run(Arguments& arguments) {
                             printable(arguments.model.model), kernels::tier_name(options->tier),
                             options->threads, arguments.model.compute, options->context_length,
                             *arguments.seed));
-        put_err(holding_text(*model, *plan));
+        put_err(holding_text(*model, held->plan));
         for (const std::string& warning : text ? text->warnings() : std::vector<std::string>()) warn(warning);
     }
     const ReplyOutput::Style style{arguments.json, arguments.quiet, arguments.think};
