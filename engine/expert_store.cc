@@ -300,7 +300,7 @@ void ExpertStore::drop_expectations(size_t bank) {
 void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
     if (!reader_) return;
     const std::lock_guard lock(mutex_);
-    if (!expected_.empty()) drop_expectations(expected_bank_);
+    if (bank != expected_bank_) drop_expectations(expected_bank_);
     expected_bank_ = bank;
     find_victims(slots_.size());
     auto free = static_cast<int64_t>(victims_.size());
@@ -415,6 +415,7 @@ void ExpertStore::limit_slots(int64_t slots) {
     const std::lock_guard lock(mutex_);
     usable_slots_ = std::clamp(slots, least_slots_, static_cast<int64_t>(slots_.size()));
     retire_slots();
+    slot_freed_.notify_all();
 }
 
 /// Those past the limit that nobody uses: forgotten, and their memory given back.

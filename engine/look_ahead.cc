@@ -5,14 +5,15 @@
 namespace waste::engine {
 namespace {
 
-// A wrong guess delays reads that are wanted and may push out what is; a right one hides a whole read. Below this share
-// of right guesses a rank is not read.
-constexpr float kLeastPrecision = 0.6f;
-// From this share on a read is as good as one the router has asked for: the earlier the better, however many.
+// A wrong guess delays reads that are wanted and may push out what is; a right one hides a read. Late, only the time to
+// the router's choice would be lost otherwise; early, the drive has this layer's reads to do, and only what is as good
+// as asked for goes behind them.
+constexpr float kLeastPrecision[] = {0.9f, 0.6f};
+// From this share on a read need not end before the router has chosen.
 constexpr float kSure = 0.9f;
 // A layer that asks the drive for fewer experts than this a token gains nothing that is worth another router product.
 constexpr float kLeastMisses = 0.02f;
-constexpr float kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
+constexpr float kFirstPrecision = 0.75f, kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
 
 void average(float& value, float sample, float rate) {
     value += rate * (sample - value);
@@ -23,33 +24,32 @@ void average(float& value, float sample, float rate) {
 LookAhead::LookAhead(size_t banks, int64_t top_k) : banks_(banks) {
     const auto ranks = static_cast<size_t>(top_k);
     for (Bank& bank : banks_) {
-        bank.guess.reserve(ranks);
-        bank.precision.assign(ranks, 0.5f);
+        for (Made& made : bank.made) {
+            made.guess.reserve(ranks);
+            made.precision.assign(ranks, kFirstPrecision);
+        }
     }
     wanted_.reserve(ranks);
 }
 
-bool LookAhead::worth_guessing(size_t bank, const ExpertStore& store) {
-    Bank& b = banks_[bank];
-    const ExpertCounters now = store.counters(bank);
-    const ExpertCounters since = now - b.seen;
-    b.seen = now;
-    average(b.misses, static_cast<float>(since.misses + since.ahead_reads), kMissRate);
-    return b.misses >= kLeastMisses;
+bool LookAhead::worth_guessing(size_t bank) const {
+    return banks_[bank].misses >= kLeastMisses;
 }
 
-void LookAhead::begin(size_t bank, std::span<const int32_t> guess, ExpertStore& store) {
+void LookAhead::begin(size_t bank, Guess when, std::span<const int32_t> guess, ExpertStore& store) {
     Bank& b = banks_[bank];
-    b.guess.assign(guess.begin(), guess.end());
-    store.keep_absent(bank, b.guess);
-    b.begun = Clock::now();
+    const auto index = static_cast<size_t>(when);
+    Made& made = b.made[index];
+    made.guess.assign(guess.begin(), guess.end());
+    store.keep_absent(bank, made.guess);
+    if (when == Guess::late) b.begun = Clock::now();
     const double in_time = records_in_time(b, store);
     wanted_.clear();
     for (size_t rank = 0; rank < guess.size(); rank++) {
-        if (b.guess[rank] < 0 || b.precision[rank] < kLeastPrecision) continue;
-        if (b.precision[rank] >= kSure || static_cast<double>(wanted_.size()) < in_time) {
+        const float precision = made.precision[rank];
+        if (made.guess[rank] < 0 || precision < kLeastPrecision[index]) continue;
+        if (precision >= kSure || static_cast<double>(wanted_.size()) < in_time)
             wanted_.push_back(guess[rank]);
-        }
     }
     if (!wanted_.empty()) store.expect(bank, wanted_);
 }
@@ -64,17 +64,23 @@ double LookAhead::records_in_time(const Bank& b, const ExpertStore& store) {
     return record_seconds > 0 ? b.gap_seconds / record_seconds + 1 : 1;
 }
 
-void LookAhead::settle(size_t bank, std::span<const int32_t> chosen) {
+void LookAhead::settle(size_t bank, std::span<const int32_t> chosen, const ExpertStore& store) {
     Bank& b = banks_[bank];
-    if (b.guess.empty()) return;
-    for (size_t rank = 0; rank < b.guess.size(); rank++) {
-        if (b.guess[rank] < 0) continue;
-        const bool right = std::find(chosen.begin(), chosen.end(), b.guess[rank]) != chosen.end();
-        average(b.precision[rank], right ? 1.0f : 0.0f, kPrecisionRate);
+    const ExpertCounters now = store.counters(bank);
+    const ExpertCounters since = now - b.seen;
+    b.seen = now;
+    average(b.misses, static_cast<float>(since.misses + since.ahead_reads), kMissRate);
+    if (b.made[static_cast<size_t>(Guess::late)].guess.empty()) return;
+    for (Made& made : b.made) {
+        for (size_t rank = 0; rank < made.guess.size(); rank++) {
+            if (made.guess[rank] < 0) continue;
+            const bool right = std::find(chosen.begin(), chosen.end(), made.guess[rank]) != chosen.end();
+            average(made.precision[rank], right ? 1.0f : 0.0f, kPrecisionRate);
+        }
+        made.guess.clear();
     }
     const double gap = std::chrono::duration<double>(Clock::now() - b.begun).count();
     b.gap_seconds = b.gap_seconds == 0 ? gap : b.gap_seconds + (gap - b.gap_seconds) / 8;
-    b.guess.clear();
 }
 
 }  // namespace waste::engine

@@ -1,10 +1,11 @@
 // Guessing a layer's experts one layer early, so that the drive works while attention is computed.
 //
-// The guess is the next router applied to the stream as it stands after this layer. It starts reads and nothing else:
-// the real router decides, so results do not depend on it. What a guess is worth is measured as it goes: for each layer
-// and rank (the likeliest expert, the second, …) how often the real router chose it; and how many records the drive
-// delivers until the real router has spoken. Ranks that miss too often are not read, layers that miss no expert are not
-// guessed at.
+// The guess is the next router applied to the stream as it stands: early, when this layer's experts have been asked for,
+// so that the drive goes on behind them; and late, when their sum has been added, which is more often right. It starts
+// reads and nothing else: the real router decides, so results do not depend on it. What a guess is worth is measured as
+// it goes: for each layer and rank (the likeliest expert, the second, …) how often the real router chose it; and how
+// many records the drive delivers until the real router has spoken. Ranks that miss too often are not read, layers that
+// miss no expert are not guessed at.
 #pragma once
 
 #include <chrono>
@@ -16,26 +17,31 @@
 
 namespace waste::engine {
 
+enum class Guess { early, late };
+
 /// One sequence's. One thread.
 class LookAhead {
   public:
     LookAhead(size_t banks, int64_t top_k);
 
     /// Whether guessing at the bank's next choice may pay.
-    bool worth_guessing(size_t bank, const ExpertStore& store);
+    bool worth_guessing(size_t bank) const;
     /// Starts the reads that are worth it. `guess`: the likeliest first, top_k of them.
-    void begin(size_t bank, std::span<const int32_t> guess, ExpertStore& store);
+    void begin(size_t bank, Guess when, std::span<const int32_t> guess, ExpertStore& store);
     /// What the real router chose, before its experts are asked for.
-    void settle(size_t bank, std::span<const int32_t> chosen);
+    void settle(size_t bank, std::span<const int32_t> chosen, const ExpertStore& store);
 
   private:
     using Clock = std::chrono::steady_clock;
-    struct Bank {
-        std::vector<int32_t> guess;    ///< -1: it was here already; empty: none made
+    struct Made {
+        std::vector<int32_t> guess;    ///< -1: it was here, or on its way, already; empty: none made
         std::vector<float> precision;  ///< [rank] of guesses that were not here, running average
-        ExpertCounters seen;           ///< at the last guess
-        float misses = 1.0f;           ///< of a choice, running average; what was read ahead included
-        double gap_seconds = 0;        ///< from guess to choice, running average
+    };
+    struct Bank {
+        Made made[2];            ///< early, late
+        ExpertCounters seen;     ///< at the last choice
+        float misses = 1.0f;     ///< of a choice, running average; what was read ahead included
+        double gap_seconds = 0;  ///< from guess to choice, running average
         Clock::time_point begun;
     };
     static double records_in_time(const Bank& bank, const ExpertStore& store);

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/layers/step.h"
+#include "engine/layers/experts.h"
 
 namespace waste::engine {
 
@@ -141,7 +141,7 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
 }
 
 void Session::mix_and_norm(Step& step, const std::vector<float>& mix_weight, int64_t snapshots,
-                           std::span<const float> norm_weight, int64_t begin) {
+                           std::span<const float> norm_weight, int64_t begin, float* out) {
     const Timed timed(profile_, Component::residual);
     const ModelConfig& c = step.config;
     const int64_t hidden = c.hidden_size;
@@ -160,7 +160,7 @@ void Session::mix_and_norm(Step& step, const std::vector<float>& mix_weight, int
             kernels.attn_res->mix(candidates, snapshots + 1, mix_weight.data(), c.rms_norm_eps, hidden,
                                   w.mixed + t * hidden);
         }
-        kernels.norm->rms_norm(input, norm_weight.data(), c.rms_norm_eps, hidden, w.normed + t * hidden);
+        kernels.norm->rms_norm(input, norm_weight.data(), c.rms_norm_eps, hidden, out + t * hidden);
     });
 }
 
@@ -183,7 +183,7 @@ Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
         });
     };
 
-    mix_and_norm(step, weights.attn_mix, snapshots, weights.input_norm, 0);
+    mix_and_norm(step, weights.attn_mix, snapshots, weights.input_norm, 0, w.normed);
     // At a block's first layer the stream is banked, after it was mixed, and the sum starts anew.
     const bool new_block = c.attn_res_block_size > 0 && layer % c.attn_res_block_size == 0;
     if (new_block) {
@@ -203,35 +203,38 @@ Result<void> Session::run_layer(Step& step, int64_t layer, int64_t& snapshots) {
         add_to_stream();
     }
 
-    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0);
+    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0, w.normed);
     trace(TracePoint::ffn_in, w.normed);
     if (weights.mlp) {
         mlp_layer(step, *weights.mlp, w.normed, w.sublayer);
-    } else if (const auto ok = moe_layer(step, *weights.moe, layer, w.normed, w.sublayer); !ok) {
-        return ok;
+    } else {
+        route(step, *weights.moe, layer, w.normed);
+        RoutedExperts experts(step, weights.moe->bank);
+        if (step.look_ahead) guess_next(step, layer + 1, snapshots, Guess::early);
+        if (const auto ok = moe_layer(step, *weights.moe, experts, w.normed, w.sublayer); !ok) return ok;
     }
     trace(TracePoint::ffn_out, w.sublayer);
     add_to_stream();
     trace(TracePoint::hidden, w.stream);
-    if (step.look_ahead) guess_next(step, layer + 1, snapshots);
+    if (step.look_ahead) guess_next(step, layer + 1, snapshots, Guess::late);
     return {};
 }
 
-void Session::guess_next(Step& step, int64_t layer, int64_t snapshots) {
+void Session::guess_next(Step& step, int64_t layer, int64_t snapshots, Guess when) {
     if (layer >= step.config.num_hidden_layers || !step.config.is_moe(layer)) return;
     if (!model_->trunk().holds(layer)) return;
     const LayerWeights& weights = model_->weights().layers[static_cast<size_t>(layer)];
-    if (!step.look_ahead->worth_guessing(weights.moe->bank, step.experts)) return;
-    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0);
-    const Timed timed(profile_, Component::router);
-    guess_experts(step, *weights.moe, workspace_.normed);
+    if (!step.look_ahead->worth_guessing(weights.moe->bank)) return;
+    float* likely = workspace_.sublayer;  // free until the layer's output
+    mix_and_norm(step, weights.mlp_mix, snapshots, weights.post_attention_norm, 0, likely);
+    guess_experts(step, *weights.moe, when, likely);
 }
 
 void Session::run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token) {
     const ModelConfig& c = step.config;
     const ModelWeights& weights = model_->weights();
     Workspace& w = workspace_;
-    mix_and_norm(step, weights.output_mix, snapshots, weights.norm, begin);
+    mix_and_norm(step, weights.output_mix, snapshots, weights.norm, begin, w.normed);
     for (; begin < step.tokens; begin += kHeadTile) {
         const int64_t tokens = std::min(kHeadTile, step.tokens - begin);
         const float* normed = w.normed + begin * c.hidden_size;

@@ -87,11 +87,11 @@ class Session {
     Result<void> check(std::span<const int32_t> ids) const;
     Result<void> forward(std::span<const int32_t> ids, bool last_block, const OnToken& on_token);
     Result<void> run_layer(struct Step& step, int64_t layer, int64_t& snapshots);
-    void guess_next(struct Step& step, int64_t layer, int64_t snapshots);
+    void guess_next(struct Step& step, int64_t layer, int64_t snapshots, Guess when);
     void run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token);
-    /// normed[t] = rms_norm(mix of snapshots and stream, or the stream itself) for tokens [begin, tokens).
+    /// out[t] = rms_norm(mix of snapshots and stream, or the stream itself) for tokens [begin, tokens).
     void mix_and_norm(Step& step, const std::vector<float>& mix_weight, int64_t snapshots,
-                      std::span<const float> norm_weight, int64_t begin);
+                      std::span<const float> norm_weight, int64_t begin, float* out);
 
     const Model* model_;
     SequenceState state_;

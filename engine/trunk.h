@@ -59,8 +59,10 @@ class Trunk {
     /// In what way, and what locking came to, for people.
     std::string description() const;
 
-    /// Held while a block of tokens passes; others wait.
-    std::unique_lock<std::mutex> use() { return std::unique_lock(mutex_); }
+    /// Held while a block of tokens passes; others wait where the trunk streams.
+    std::unique_lock<std::mutex> use() {
+        return streams() ? std::unique_lock(mutex_) : std::unique_lock<std::mutex>();
+    }
     /// Makes a piece's weights valid until the one after the next is entered. Waits for its read; an error names the
     /// tensor that is damaged, or the place that cannot be read.
     Result<void> enter(int64_t piece);

@@ -8,24 +8,17 @@
 namespace waste::engine {
 namespace {
 
-/// The experts of every token with their weights, and where `latent` is asked for, what they work on.
-void choose_experts(Step& step, const MoeWeights& weights, const float* x, bool latent) {
+/// From the router's logits: the experts of a row of the workspace, with their weights.
+void choose_experts(const Step& step, const MoeWeights& weights, int64_t row) {
     const ModelConfig& c = step.config;
-    Workspace& w = step.workspace;
+    const Workspace& w = step.workspace;
     const int64_t experts = c.num_experts, top_k = c.num_experts_per_token;
-    latent = latent && weights.latent_down.has_value();
-    w.input.set(x, c.hidden_size, c.hidden_size, step.tokens);
-    const Product products[] = {
-        {&weights.router, &w.input, w.router_scores, experts},
-        {latent ? &*weights.latent_down : nullptr, &w.input, w.expert_input, c.expert_input_size()}};
-    step.executor.multiply(std::span(products).first(latent ? 2 : 1));
     const kernels::RouterRule rule{experts, top_k, c.moe_renormalize, c.routed_scaling_factor};
-    step.executor.each_token(step.tokens, [&](int64_t t) {
-        float* scores = w.router_scores + t * experts;
-        step.executor.kernels().activation->sigmoid(scores, experts, scores);
-        w.router_margins[t] = kernels::route(rule, scores, weights.bias.data(), w.router_choice + t * experts,
-                                             w.expert_ids.data() + t * top_k, w.router_weights + t * top_k);
-    });
+    float* scores = w.router_scores + row * experts;
+    step.executor.kernels().activation->sigmoid(scores, experts, scores);
+    w.router_margins[row] =
+        kernels::route(rule, scores, weights.bias.data(), w.router_choice + row * experts,
+                       step.workspace.expert_ids.data() + row * top_k, w.router_weights + row * top_k);
 }
 
 void trace_router(const Step& step, int64_t layer) {
@@ -40,8 +33,9 @@ void trace_router(const Step& step, int64_t layer) {
     }
 }
 
-std::span<const int32_t> chosen(const Step& step) {
-    return std::span(step.workspace.expert_ids).first(static_cast<size_t>(step.config.num_experts_per_token));
+std::span<const int32_t> chosen(const Step& step, size_t row) {
+    const auto top_k = static_cast<size_t>(step.config.num_experts_per_token);
+    return std::span(step.workspace.expert_ids).subspan(row * top_k, top_k);
 }
 
 void teach_replacement(const Step& step, size_t bank) {
@@ -72,22 +66,40 @@ void sum_experts(Step& step, const MoeWeights& weights) {
 
 }  // namespace
 
-void guess_experts(Step& step, const MoeWeights& weights, const float* x) {
-    choose_experts(step, weights, x, false);
-    step.look_ahead->begin(weights.bank, chosen(step), step.experts);
-}
-
-Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out) {
+void route(Step& step, const MoeWeights& weights, int64_t layer, const float* x) {
     const ModelConfig& c = step.config;
     Workspace& w = step.workspace;
     {
         const Timed timed(step.profile, Component::router);
-        choose_experts(step, weights, x, true);
+        w.input.set(x, c.hidden_size, c.hidden_size, step.tokens);
+        const Matrix* latent_down = weights.latent_down ? &*weights.latent_down : nullptr;
+        const Product products[] = {{&weights.router, &w.input, w.router_scores, c.num_experts},
+                                    {latent_down, &w.input, w.expert_input, c.expert_input_size()}};
+        step.executor.multiply(std::span(products).first(latent_down ? 2 : 1));
+        step.executor.each_token(step.tokens, [&](int64_t t) { choose_experts(step, weights, t); });
     }
     if (step.trace) trace_router(step, layer);
     teach_replacement(step, weights.bank);
-    if (step.look_ahead) step.look_ahead->settle(weights.bank, chosen(step));
-    RoutedExperts experts(step, weights.bank);
+    if (step.look_ahead) step.look_ahead->settle(weights.bank, chosen(step, 0), step.experts);
+}
+
+void guess_experts(Step& step, const MoeWeights& weights, Guess when, const float* x) {
+    const Timed timed(step.profile, Component::router);
+    const ModelConfig& c = step.config;
+    Workspace& w = step.workspace;
+    // A block has room for 64 tokens at least; the first row holds the running layer's choice.
+    constexpr int64_t kRow = 1;
+    w.input.set(x, c.hidden_size, c.hidden_size, 1);
+    const Product router{&weights.router, &w.input, w.router_scores + kRow * c.num_experts, c.num_experts};
+    step.executor.multiply({&router, 1});
+    choose_experts(step, weights, kRow);
+    step.look_ahead->begin(weights.bank, when, chosen(step, kRow), step.experts);
+}
+
+Result<void> moe_layer(Step& step, const MoeWeights& weights, RoutedExperts& experts, const float* x,
+                       float* out) {
+    const ModelConfig& c = step.config;
+    Workspace& w = step.workspace;
     // While the missing ones are read.
     if (weights.shared) mlp_layer(step, *weights.shared, x, w.mlp_out);
     {

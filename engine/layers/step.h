@@ -34,11 +34,15 @@ struct Step {
 void kda_layer(Step& step, const KdaWeights& weights, KdaState& state, const float* x, float* out);
 void mla_layer(Step& step, const MlaWeights& weights, MlaState& state, const float* x, float* out);
 void mlp_layer(Step& step, const MlpWeights& weights, const float* x, float* out);
-/// Fails where an expert cannot be read or is damaged.
-Result<void> moe_layer(Step& step, const MoeWeights& weights, int64_t layer, const float* x, float* out);
-
-/// Guesses which experts a layer will choose for a single token, from its likely input x, and lets their reads begin.
-void guess_experts(Step& step, const MoeWeights& weights, const float* x);
+/// The experts of every token with their weights, into the workspace; what they are to work on, where the model has a
+/// latent for it.
+void route(Step& step, const MoeWeights& weights, int64_t layer, const float* x);
+/// Guesses which experts another layer will choose for a single token, from its likely input x, and lets their reads
+/// begin. Between route() and moe_layer(), which it leaves as they are.
+void guess_experts(Step& step, const MoeWeights& weights, Guess when, const float* x);
+/// After route(). Fails where an expert cannot be read or is damaged.
+Result<void> moe_layer(Step& step, const MoeWeights& weights, class RoutedExperts& experts, const float* x,
+                       float* out);
 
 /// The gated activation of an MLP: out[i] = act(gate[i]) * up[i].
 void glu(const Step& step, const float* gate, const float* up, int64_t n, float* out);
