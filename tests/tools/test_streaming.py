@@ -245,16 +245,6 @@ class StreamingTest(StreamingBase):
 
     # The machine
 
-    def test_what_cannot_be_locked_is_said(self):
-        def little():
-            resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
-            # Root may lock what it likes, unless it lays that down: PR_CAPBSET_DROP, CAP_IPC_LOCK.
-            ctypes.CDLL(None).prctl(24, 14, 0, 0, 0)
-        arguments = [option for option in self.usual("--no-learn", "--lock", "-v") if option != "-q"]
-        for budget in (f"{self.least() + 4}MiB", "auto"):
-            _, error = self.succeed(*arguments, "--budget", budget, preexec_fn=little)
-            self.assertRegex(error, r"locked in memory and no more: .*`ulimit -l` is the limit")
-
     def engines(self, *options):
         return self.plan(*options)["machine"]["engines"]
 
@@ -317,6 +307,18 @@ class MemoryTest(StreamingBase):
             self.assertLessEqual(anonymous, budget * 1.02 + 16 * MIB)
             self.assertLessEqual(resident, budget * 1.02 + 16 * MIB)
             self.assertGreater(anonymous, more * MIB / 2, "a budget is there to be used")
+
+    # Sanitizers let nothing be locked and say that all was.
+
+    def test_what_cannot_be_locked_is_said(self):
+        def little():
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+            # Root may lock what it likes, unless it lays that down: PR_CAPBSET_DROP, CAP_IPC_LOCK.
+            ctypes.CDLL(None).prctl(24, 14, 0, 0, 0)
+        arguments = [option for option in self.usual("--no-learn", "--lock", "-v") if option != "-q"]
+        for budget in (f"{self.least() + 4}MiB", "auto"):
+            _, error = self.succeed(*arguments, "--budget", budget, preexec_fn=little)
+            self.assertRegex(error, r"locked in memory and no more: .*`ulimit -l` is the limit")
 
     @contextlib.contextmanager
     def control_group(self, limit_bytes):
