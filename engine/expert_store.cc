@@ -159,6 +159,10 @@ size_t ExpertStore::acquire(size_t bank, std::span<const int32_t> experts, std::
         return experts.size();
     }
     std::unique_lock lock(mutex_);
+    for (const int32_t expert : experts) {
+        const int32_t slot = slot_of_[static_cast<size_t>(key_of(bank, expert))];
+        if (slot >= 0) forget_if_failed(slots_[static_cast<size_t>(slot)]);
+    }
     // From the first that is missing on: what is here stands before it and has its lease by then.
     const auto missing = std::find_if(experts.begin(), experts.end(), [&](int32_t expert) {
         return slot_of_[static_cast<size_t>(key_of(bank, expert))] < 0;
@@ -206,7 +210,14 @@ std::optional<ExpertStore::Lease> ExpertStore::lease(size_t bank, int32_t expert
 }
 
 bool ExpertStore::may_be_evicted(const Slot& slot) const {
-    return slot.pins == 0 && slot.read.state.load(std::memory_order_relaxed) != ReadState::pending;
+    return slot.pins == 0 && slot.read.state.load(std::memory_order_acquire) != ReadState::pending;
+}
+
+/// What could not be read is not kept once nobody holds it: who asks again reads again.
+void ExpertStore::forget_if_failed(Slot& slot) {
+    if (slot.pins > 0 || slot.read.state.load(std::memory_order_acquire) != ReadState::failed) return;
+    if (slot.key >= 0) slot_of_[static_cast<size_t>(slot.key)] = -1;
+    slot.key = -1;
 }
 
 /// One pass over the slots for all that a call has to fill.
@@ -282,12 +293,11 @@ void ExpertStore::unpin(int32_t index) {
     Slot& slot = slots_[static_cast<size_t>(index)];
     slot.pins--;
     if (slot.pins > 0) return;
-    // What could not be read is not kept: who asks again reads again.
-    if (slot.read.state.load(std::memory_order_acquire) == ReadState::failed) {
-        slot_of_[static_cast<size_t>(slot.key)] = -1;
-        slot.key = -1;
+    if (index >= usable_slots_) {
+        retire_slots();
+    } else {
+        forget_if_failed(slot);
     }
-    if (index >= usable_slots_) retire_slots();
     slot_freed_.notify_one();
 }
 
@@ -330,7 +340,8 @@ void ExpertStore::warm(std::span<const uint32_t> uses, std::span<const int64_t> 
     replacement_->expect(chances);
     find_victims(slots_.size());
     // What is read now cannot be evicted before it has landed, and there must be room for what is asked for.
-    while (!keys.empty() && static_cast<int64_t>(victims_.size()) > least_slots_) {
+    const auto next_is_empty = [&] { return slots_[static_cast<size_t>(victims_.back().slot)].key < 0; };
+    while (!keys.empty() && static_cast<int64_t>(victims_.size()) > least_slots_ && next_is_empty()) {
         const int64_t key = keys.front();
         keys = keys.subspan(1);
         if (slot_of_[static_cast<size_t>(key)] >= 0) continue;
@@ -369,6 +380,7 @@ void ExpertStore::learn(size_t bank, int64_t tokens, std::span<const float> scor
     if (!reader_) return;
     const std::lock_guard lock(mutex_);
     drop_expectations(bank);
+    if (retiring_) retire_slots();
     replacement_->on_layer(static_cast<int64_t>(bank), tokens);
     for (const int32_t expert : chosen) {
         const int64_t key = key_of(bank, expert);
@@ -420,9 +432,14 @@ void ExpertStore::limit_slots(int64_t slots) {
 
 /// Those past the limit that nobody uses: forgotten, and their memory given back.
 void ExpertStore::retire_slots() {
+    retiring_ = false;
     for (auto i = static_cast<size_t>(usable_slots_); i < slots_.size(); i++) {
         Slot& slot = slots_[i];
-        if (slot.key < 0 || !may_be_evicted(slot)) continue;
+        if (slot.key < 0) continue;
+        if (!may_be_evicted(slot)) {
+            retiring_ = true;
+            continue;
+        }
         slot_of_[static_cast<size_t>(slot.key)] = -1;
         slot.key = -1;
         arena_.give_back(i * slot_bytes_, slot_bytes_);

@@ -96,7 +96,7 @@ class ExpertStore {
     /// Starts reads of absent experts that the bank's next router is expected to choose, as far as slots can be spared.
     void expect(size_t bank, std::span<const int32_t> experts);
     /// Counts of earlier uses by key, layer * experts + expert, and the keys to begin with, the most promising first:
-    /// their reads begin, behind all that is asked for.
+    /// their reads into empty slots begin, behind all that is asked for. Evicts nothing.
     void warm(std::span<const uint32_t> uses, std::span<const int64_t> keys);
     /// How often each key was chosen so far.
     std::vector<uint32_t> use_counts() const;
@@ -137,6 +137,7 @@ class ExpertStore {
     void find_victims(size_t count);
     int32_t take_victim();
     bool may_be_evicted(const Slot& slot) const;
+    void forget_if_failed(Slot& slot);
     void fill(int32_t slot, size_t bank, int32_t expert, bool urgent);
     std::optional<Lease> lease(size_t bank, int32_t expert);
     void wait_for_a_slot(std::unique_lock<std::mutex>& lock);
@@ -160,6 +161,7 @@ class ExpertStore {
     std::vector<uint32_t> uses_;    ///< [banks * experts]
     std::vector<Slot> slots_;
     int64_t usable_slots_ = 0;       ///< those behind are being given back
+    bool retiring_ = false;          ///< some of those were in use, or on their way, at the last look
     std::vector<int32_t> expected_;  ///< slots pinned for expected_bank_
     size_t expected_bank_ = 0;
     std::vector<container::DriveRead*> started_;  ///< to be submitted

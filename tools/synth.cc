@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kAbout =
     "Writes a container of random weights in any shape, to measure speed and memory without a release.\n"
     "SHAPE is a config.json, or one of these:\n"
+    "  k3       Kimi K3's own: 93 layers, 896 experts a layer; 1.48 TB, or 41 GB with --unique-experts 2\n"
     "  k3mini   Kimi K3's features at hidden size 2048: 24 layers, 256 experts a layer; 10.6 GB\n"
     "  klmini   Kimi-Linear's features at the same size; 10.4 GB\n"
     "  demo     K3's features at hidden size 256; 25 MB\n"
@@ -36,7 +37,8 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  waste synth k3mini /tmp/k3mini.waste\n"
     "  waste synth klmini /tmp/kl.waste --trunk q8 --experts q4 --skew 0.8\n"
-    "  waste synth ~/Kimi-K3/config.json /mnt/k3.waste --unique-experts 16   # 1/56 of the experts' bytes\n"
+    "  waste synth k3 /mnt/k3.waste --unique-experts 16   # 1/56 of the experts' bytes\n"
+    "  waste synth ~/Kimi-Linear/config.json /mnt/kl.waste\n"
     "  echo 1,2,3 | waste run /tmp/k3mini.waste --ids -\n"
     "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (nothing is left behind).";
 
@@ -111,7 +113,7 @@ void add_synth_command(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<Arguments>();
     CLI::App* command = app.add_subcommand("synth", "Write a container of random weights, to measure with");
     set_help(*command, kAbout, kFooter);
-    command->add_option("shape", arguments->shape, "A config.json, or k3mini, klmini, demo")
+    command->add_option("shape", arguments->shape, "A config.json, or k3, k3mini, klmini, demo")
         ->required()
         ->type_name("SHAPE");
     command

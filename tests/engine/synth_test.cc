@@ -15,10 +15,13 @@
 
 #include "container/file.h"
 #include "container/reader.h"
+#include "engine/plan_source.h"
+#include "engine/session.h"
 #include "engine/synth/presets.h"
 #include "engine/synth/random.h"
 #include "engine/synth/weights.h"
 #include "kernels/router.h"
+#include "tests/support/planned_models.h"
 #include "tests/support/temp_dir.h"
 
 namespace waste::engine {
@@ -215,7 +218,7 @@ TEST(SynthPresets, AreWholeConfigs) {
         ASSERT_TRUE(config) << config.error().text();
         EXPECT_EQ(synth_preset_config(preset.name), preset.config);
     }
-    EXPECT_FALSE(synth_preset_config("k3"));
+    EXPECT_FALSE(synth_preset_config("k4"));
     const auto preset = parse_config(*synth_preset_config("demo"), "demo");
     const auto demo = parse_config(config_of("demo-model"), "demo-model");
     const auto a = trunk_tensors(*preset), b = trunk_tensors(*demo);
@@ -226,6 +229,60 @@ TEST(SynthPresets, AreWholeConfigs) {
     }
     EXPECT_EQ(preset->num_experts, demo->num_experts);
     EXPECT_EQ(preset->num_experts_per_token, demo->num_experts_per_token);
+}
+
+uint64_t parameter_count(const ModelConfig& config) {
+    uint64_t sum = 0;
+    for (const TensorSpec& tensor : trunk_tensors(config)) {
+        sum += std::accumulate(
+            tensor.shape.begin(), tensor.shape.end(), uint64_t{1},
+            [](uint64_t product, int64_t size) { return product * static_cast<uint64_t>(size); });
+    }
+    const int64_t expert = 3 * config.expert_input_size() * config.moe_intermediate_size;
+    return sum + static_cast<uint64_t>(config.moe_layer_count() * config.num_experts * expert);
+}
+
+TEST(SynthPresets, K3IsAsLargeAsKimiK3) {
+    const auto config = parse_config(*synth_preset_config("k3"), "k3");
+    ASSERT_TRUE(config) << config.error().text();
+    const double published = 2'779'484'478'208.0;
+    EXPECT_NEAR(static_cast<double>(parameter_count(*config)) / published, 1, 1e-4);
+    EXPECT_TRUE(config->eos_token_ids.empty()) << "a measurement must not stop by chance";
+}
+
+TEST(SynthPresets, K3IsPlannedAsKimiK3) {
+    const PlannedModel preset = test::planned(std::string(*synth_preset_config("k3")), TrunkRecipe::q4);
+    const PlannedModel release = test::planned(test::k3_config(), TrunkRecipe::q4);
+    EXPECT_EQ(preset.sizes.trunk_bytes, release.sizes.trunk_bytes);
+    EXPECT_EQ(preset.sizes.expert_bytes, release.sizes.expert_bytes);
+    EXPECT_EQ(preset.sizes.layer_bytes, release.sizes.layer_bytes);
+    SessionOptions session;
+    session.context_length = 4096;
+    session.threads = 16;
+    const Plan a = plan(preset.config, preset.sizes, session.workspace(), std::nullopt);
+    const Plan b = plan(release.config, release.sizes, session.workspace(), std::nullopt);
+    EXPECT_EQ(a.floor_bytes, b.floor_bytes);
+    EXPECT_EQ(a.expert_read_bytes, b.expert_read_bytes);
+}
+
+/// What is about to be written, without writing it: the drive of this test could not hold it.
+TEST_F(SynthTest, K3WouldBeWrittenWithTwoExpertsALayer) {
+    SynthOptions o = options();
+    o.config_text = *synth_preset_config("k3");
+    o.config_place = "preset k3";
+    o.unique_experts = 2;
+    SynthSummary summary{};
+    const auto stopped = synthesize(
+        o, {[&](const SynthSummary& s) { summary = s; }, [](const ConvertProgress&) { return false; }});
+    ASSERT_FALSE(stopped);
+    if (stopped.error().kind != ErrorKind::interrupted) GTEST_SKIP() << stopped.error().text();
+    EXPECT_EQ(summary.stored_experts, 2);
+    const uint64_t records = uint64_t{92} * 2 * 17'547'264;
+    EXPECT_GE(summary.expert_bytes, records);
+    EXPECT_LT(summary.expert_bytes, records + 92 * 896 * 64) << "and tables";
+    EXPECT_GT(summary.trunk_bytes, uint64_t{26} * 1'000'000'000);
+    EXPECT_LT(summary.trunk_bytes, uint64_t{45} * 1'000'000'000);
+    EXPECT_TRUE(fs::is_empty(dir_.path()));
 }
 
 // ---- Distributions

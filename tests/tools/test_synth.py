@@ -65,7 +65,7 @@ class SynthTest(CommandTest):
 
     def test_wrong_usage(self):
         tiny = self.config()
-        self.refuse_synth("k3max", "'k3max' is neither a file nor one of the presets (k3mini, klmini, demo)", code=2)
+        self.refuse_synth("k3max", "'k3max' is neither a file nor one of the presets (k3, k3mini, klmini, demo)", code=2)
         for options, word in ((("--skew", "-1"), "--skew"), (("--skew", "11"), "--skew"), (("--skew", "x"), "--skew"),
                               (("--skew", "nan"), "--skew"), (("--unique-experts", "0"), "--unique-experts"),
                               (("--unique-experts", "-3"), "--unique-experts"),
