@@ -13,7 +13,7 @@ constexpr float kLeastPrecision[] = {0.9f, 0.6f};
 constexpr float kSure = 0.9f;
 // A layer that asks the drive for fewer experts than this a token gains nothing that is worth another router product.
 constexpr float kLeastMisses = 0.02f;
-constexpr float kFirstPrecision = 0.75f, kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
+constexpr float kFirstPrecision = 0.5f, kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
 
 void average(float& value, float sample, float rate) {
     value += rate * (sample - value);

@@ -7,7 +7,7 @@
 namespace waste::engine {
 namespace {
 
-constexpr double kWaiting = 10, kQuiet = 1;  ///< percent of the time
+constexpr double kWaiting = 10, kQuiet = 1, kSettling = 5;  ///< percent of the time
 
 }  // namespace
 
@@ -49,15 +49,21 @@ MemoryWatch::~MemoryWatch() {
 
 void MemoryWatch::watch() {
     constexpr auto kPause = std::chrono::seconds(1);
+    // The ten-second average still shows a pressure that the last cut has ended.
+    constexpr auto kSettle = std::chrono::seconds(10);
+    auto cut_at = std::chrono::steady_clock::now() - kSettle;
     std::unique_lock lock(mutex_);
     while (!stopping_.wait_for(lock, kPause, [this] { return stop_; })) {
         const auto machine = container::read_machine_memory("");
-        const auto now = container::read_memory_now("");
+        auto now = container::read_memory_now("");
         if (!machine || !now) return;
+        const auto moment = std::chrono::steady_clock::now();
+        if (moment - cut_at < kSettle && now->pressure_percent) now->pressure_percent = kSettling;
         const int64_t slots = experts_.usable_slots();
         const int64_t wanted =
             slots_for(*machine, *now, experts_.slot_bytes(), slots, experts_.slots(), experts_.least_slots());
         if (wanted == slots) continue;
+        if (wanted < slots) cut_at = moment;
         experts_.limit_slots(wanted);
         least_seen_.store(std::min(least_seen_.load(std::memory_order_relaxed), wanted),
                           std::memory_order_relaxed);

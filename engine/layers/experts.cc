@@ -15,6 +15,10 @@
 namespace waste::engine {
 namespace {
 
+// Experts of a block that are leased at a time: enough for the drive and the threads to be busy, few enough that a block,
+// which touches most experts, does not push what the next tokens want out of the cache.
+constexpr int32_t kMostLeases = 64;
+
 /// The rows of `from` that a task wants, as an input of their own.
 void gather(const Input& from, std::span<const int64_t> tokens, Input& to) {
     to.set(nullptr, from.cols, from.cols, static_cast<int64_t>(tokens.size()));
@@ -76,12 +80,13 @@ void RoutedExperts::group_by_expert() {
 void RoutedExperts::ask_for_more() {
     const std::lock_guard lock(mutex_);
     const int32_t leased = leased_.load(std::memory_order_relaxed);
-    if (leased == experts_) return;
+    const int32_t ahead = leased - finished_.load(std::memory_order_relaxed);
+    const int32_t wanted = std::min(experts_ - leased, kMostLeases - ahead);
+    if (wanted <= 0) return;
     Workspace& w = step_.workspace;
-    const auto begin = static_cast<size_t>(leased), count = static_cast<size_t>(experts_ - leased);
+    const auto begin = static_cast<size_t>(leased), count = static_cast<size_t>(wanted);
     const size_t got = step_.experts.acquire(bank_, std::span(w.expert_order).subspan(begin, count),
-                                             std::span(w.expert_leases).subspan(begin, count),
-                                             leased == finished_.load(std::memory_order_relaxed));
+                                             std::span(w.expert_leases).subspan(begin, count), ahead == 0);
     leased_.store(leased + static_cast<int32_t>(got), std::memory_order_release);
     leased_.notify_all();
 }

@@ -23,8 +23,8 @@ class LookAheadTest : public test::StoreTest {
     /// A token for which `guess` was made and `chosen` came. Returns how many were read ahead.
     uint64_t step(const std::vector<int32_t>& guess, const std::vector<int32_t>& chosen) {
         const uint64_t before = store_->counters(kBank).ahead_reads;
-        look_ahead_.begin(kBank, guess, *store_);
-        look_ahead_.settle(kBank, chosen);
+        look_ahead_.begin(kBank, Guess::late, guess, *store_);
+        look_ahead_.settle(kBank, chosen, *store_);
         use(kBank, chosen);
         return store_->counters(kBank).ahead_reads - before;
     }
@@ -71,16 +71,35 @@ TEST_F(LookAheadTest, EachRankIsJudgedAlone) {
     for (int i = 0; i < kMany; i++) step_from_the_drive(guess, one_);
     EXPECT_EQ(step_from_the_drive(guess, one_), 2u);
     flush();
-    look_ahead_.begin(kBank, guess, *store_);
+    look_ahead_.begin(kBank, Guess::late, guess, *store_);
     std::vector<int32_t> experts = guess;
     store_->keep_absent(kBank, experts);
     EXPECT_EQ(experts, (std::vector<int32_t>{-1, 12, -1, 13}));
 }
 
+/// Behind reads that were asked for only what is as good as they are.
+TEST_F(LookAheadTest, EarlyOnlyWhatIsSureIsRead) {
+    const auto early = [&](const std::vector<int32_t>& chosen) {
+        flush();
+        const uint64_t before = store_->counters(kBank).ahead_reads;
+        look_ahead_.begin(kBank, Guess::early, one_, *store_);
+        const uint64_t reads = store_->counters(kBank).ahead_reads - before;
+        look_ahead_.begin(kBank, Guess::late, another_, *store_);
+        look_ahead_.settle(kBank, chosen, *store_);
+        use(kBank, chosen);
+        return reads;
+    };
+    for (int i = 0; i < kMany; i++) early(one_);
+    EXPECT_EQ(early(one_), 4u);
+    // Right three times in four is late enough only.
+    for (int i = 0; i < kMany; i++) early(i % 4 == 0 ? another_ : one_);
+    EXPECT_EQ(early(one_), 0u);
+}
+
 TEST_F(LookAheadTest, EachBankIsJudgedAlone) {
     for (int i = 0; i < kMany; i++) step_from_the_drive(one_, one_);
     flush();
-    look_ahead_.begin(kBank + 1, one_, *store_);
+    look_ahead_.begin(kBank + 1, Guess::late, one_, *store_);
     EXPECT_EQ(store_->counters(kBank + 1).ahead_reads, 0u);
 }
 
@@ -89,35 +108,36 @@ TEST_F(LookAheadTest, WhatIsHereIsNeitherReadNorLearnedFrom) {
     for (int i = 0; i < kMany; i++) EXPECT_EQ(step(one_, one_), 0u);
     use(kBank, one_);
     for (int i = 0; i < kMany; i++) {
-        look_ahead_.begin(kBank, one_, *store_);
-        look_ahead_.settle(kBank, another_);
+        look_ahead_.begin(kBank, Guess::late, one_, *store_);
+        look_ahead_.settle(kBank, another_, *store_);
     }
     EXPECT_EQ(step_from_the_drive(one_, one_), 4u) << "those guesses would have read nothing";
 }
 
 TEST_F(LookAheadTest, ABankThatMissesNothingIsNotGuessedAt) {
-    EXPECT_TRUE(look_ahead_.worth_guessing(kBank, *store_)) << "nothing is known yet";
+    EXPECT_TRUE(look_ahead_.worth_guessing(kBank)) << "nothing is known yet";
     use(kBank, one_);
     for (int i = 0; i < kMany; i++) {
-        look_ahead_.worth_guessing(kBank, *store_);
+        look_ahead_.settle(kBank, one_, *store_);
         use(kBank, one_);
     }
-    EXPECT_FALSE(look_ahead_.worth_guessing(kBank, *store_));
-    EXPECT_TRUE(look_ahead_.worth_guessing(kBank + 1, *store_));
+    EXPECT_FALSE(look_ahead_.worth_guessing(kBank));
+    EXPECT_TRUE(look_ahead_.worth_guessing(kBank + 1));
     flush();
     use(kBank, one_);
-    EXPECT_TRUE(look_ahead_.worth_guessing(kBank, *store_));
+    look_ahead_.settle(kBank, one_, *store_);
+    EXPECT_TRUE(look_ahead_.worth_guessing(kBank));
     // What was read ahead would have been missed.
     for (int i = 0; i < kMany; i++) step_from_the_drive(one_, one_);
     for (int i = 0; i < kMany; i++) {
         EXPECT_EQ(step_from_the_drive(one_, one_), 4u);
-        EXPECT_TRUE(look_ahead_.worth_guessing(kBank, *store_));
+        EXPECT_TRUE(look_ahead_.worth_guessing(kBank));
     }
 }
 
 TEST_F(LookAheadTest, SettlingWithoutAGuessLearnsNothing) {
     for (int i = 0; i < kMany; i++) step_from_the_drive(one_, one_);
-    for (int i = 0; i < kMany; i++) look_ahead_.settle(kBank, another_);
+    for (int i = 0; i < kMany; i++) look_ahead_.settle(kBank, another_, *store_);
     EXPECT_EQ(step_from_the_drive(one_, one_), 4u);
 }
 
