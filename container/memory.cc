@@ -2,10 +2,15 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <utility>
 
 namespace waste::container {
+
+int lock_in_memory(std::span<const std::byte> range) {
+    return mlock(range.data(), range.size()) == 0 ? 0 : errno;
+}
 
 std::optional<SystemMemory> SystemMemory::map(size_t bytes) {
     SystemMemory memory;

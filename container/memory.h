@@ -3,8 +3,12 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 
 namespace waste::container {
+
+/// Keeps a range of memory, or of a mapping, from being dropped or swapped; 0, or the errno of why not.
+int lock_in_memory(std::span<const std::byte> range);
 
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 

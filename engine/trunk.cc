@@ -1,16 +1,15 @@
 #include "engine/trunk.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <string_view>
 
 #include "container/checksum.h"
 #include "container/file.h"
+#include "container/memory.h"
 #include "container/text.h"
 
 namespace waste::engine {
@@ -136,10 +135,11 @@ void Trunk::lock_memory(int64_t layers) {
         if (tensor.name == kEmbeddingName || !view) continue;
         const auto bytes = bytes_of(*view);
         if (const int64_t piece = piece_of(tensor.name, layers); piece >= 0 && !holds(piece)) continue;
-        if (mlock(bytes.data(), bytes.size()) == 0) {
+        const int refused = container::lock_in_memory(bytes);
+        if (refused == 0) {
             locked += bytes.size();
         } else if (reason == 0) {
-            reason = errno;
+            reason = refused;
         }
     }
     locked_ = fmt::format(", {} locked in memory", container::byte_count(locked));

@@ -48,7 +48,16 @@ class FakeBackend final : public ReadBackend {
     void wake() override {
         const std::lock_guard lock(mutex_);
         woken_ = true;
+        wakes_++;
         changed_.notify_all();
+    }
+    int wakes() {
+        const std::lock_guard lock(mutex_);
+        return wakes_;
+    }
+    void wait_for_wakes(int count) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return wakes_ >= count; });
     }
 
     void wait_for_started(size_t count) {
@@ -73,6 +82,7 @@ class FakeBackend final : public ReadBackend {
     std::vector<uint64_t> started_;  ///< offsets, in order
     bool held_;
     bool woken_ = false;
+    int wakes_ = 0;
 };
 
 class FaultyReads : public testing::Test {
@@ -232,7 +242,9 @@ TEST_F(FaultyReads, TheEndWaitsForWhatIsInFlight) {
     FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 2, true);
     reader_->submit(reads_.all());
     fake.wait_for_started(2);
+    const int wakes = fake.wakes();
     std::thread ending([this] { reader_.reset(); });
+    fake.wait_for_wakes(wakes + 1);  // it has been told to stop
     EXPECT_EQ(reads_[0].state.load(), ReadState::pending);
     fake.release();
     ending.join();
