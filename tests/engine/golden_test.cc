@@ -89,7 +89,7 @@ void expect_relative(const std::string& name, const GoldenTensor<float>& got,
 TEST_P(Golden, EveryTensorAgrees) {
     if (!kernels::tier_supported(GetParam().tier)) GTEST_SKIP() << "this CPU cannot run the tier";
     const GoldenFile golden =
-        GoldenFile::load(std::string(WASTE_TEST_DATA) + "/" + GetParam().checkpoint + "/golden.safetensors");
+        GoldenFile::load(WASTE_TEST_DATA "/" + GetParam().checkpoint + "/golden.safetensors");
     const Converted converted(lossless(GetParam().checkpoint));
     const TempDir directory;
     const GoldenFile mine =
