@@ -175,10 +175,13 @@ void ExpertStore::find_victims(size_t count) {
 
 /// -1: every slot is in use.
 int32_t ExpertStore::take_victim() {
-    if (victims_.empty()) return -1;
-    const int32_t slot = victims_.back().slot;
-    victims_.pop_back();
-    return slot;
+    while (!victims_.empty()) {
+        const int32_t slot = victims_.back().slot;
+        victims_.pop_back();
+        // Another session may have made an expert resident that is asked for behind a missing one: leased since.
+        if (may_be_evicted(slots_[static_cast<size_t>(slot)])) return slot;
+    }
+    return -1;
 }
 
 void ExpertStore::fill(int32_t index, size_t bank, int32_t expert, bool urgent) {

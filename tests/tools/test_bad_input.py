@@ -631,7 +631,7 @@ class Usage(BadInputTest):
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "there is no /dev/full")
     def test_lost_output_is_no_success(self):
-        for arguments in (["run", "-q", self.container, "ab", "-n", "2"], ["info", self.container], ["--help"]):
+        for arguments in (["run", "-q", self.container, "ab", "-n", "2", "--temp", "0"], ["info", self.container], ["--help"]):
             with self.subTest(arguments), open("/dev/full", "wb") as full:
                 ended = subprocess.run([self.binary, *arguments], stdout=full, stderr=subprocess.PIPE)
                 self.assertNotEqual(ended.returncode, 0)
