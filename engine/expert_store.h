@@ -56,7 +56,6 @@ class ExpertStore {
         Lease& operator=(Lease&& other) noexcept;
         ~Lease() { release(); }
 
-        explicit operator bool() const { return store_ != nullptr; }
         /// True where view() need not wait for the drive.
         bool landed() const;
         /// Waits for the read; an error names layer, expert, file and offset.

@@ -23,29 +23,29 @@ Arrangement arrangement_of(const RunPlan& plan, const FitOptions& options) {
 Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitOptions& options) {
     const container::Manifest& manifest = model.container().manifest();
     const auto sizes = container_sizes(manifest.trunk_bytes, manifest.tensors, manifest.banks);
-    Result<RunPlan> plan = fail(ErrorKind::invalid, "plan", "was not made");
+    std::optional<Result<RunPlan>> plan;
     const auto decide = [&](std::span<const Neighbour> others) -> Result<uint64_t> {
         // A system that does not tell its memory is no reason to fail: then everything is mapped.
         const auto facts = read_memory_facts("", others);
         plan = plan_run(model.config(), sizes, session.workspace(), options.budget_bytes,
                         facts ? std::optional(*facts) : std::nullopt);
-        if (!plan) return pass(plan);
-        return plan->total_bytes;
+        if (!*plan) return pass(*plan);
+        return (*plan)->total_bytes;
     };
     Fitted out{};
     auto entry = BudgetEntry::enter(container::user_runtime_directory(), decide);
+    if (!plan) (void)decide({});  // the others could not be asked
+    if (!*plan) return pass(*plan);
     if (entry) {
         out.entry = std::move(*entry);
-    } else if (plan) {
+    } else {
         out.warning = entry.error().text() + "; other engines on this machine do not see this one";
-    } else if (const auto alone = decide({}); !alone) {
-        return pass(alone);
     }
-    out.plan = *plan;
+    out.plan = **plan;
     if (out.plan.budget_source == BudgetSource::least) {
         out.warning = "memory is short: even the least that works takes more than is safe";
     }
-    if (const auto ok = model.arrange(arrangement_of(*plan, options)); !ok) return pass(ok);
+    if (const auto ok = model.arrange(arrangement_of(out.plan, options)); !ok) return pass(ok);
     return out;
 }
 

@@ -1,18 +1,16 @@
 #include "engine/plan.h"
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
 
 #include "container/memory.h"
 #include "engine/saturate.h"
 #include "engine/state.h"
+#include "engine/tensor_list.h"
 
 namespace waste::engine {
 namespace {
 
 constexpr int kMostWorkingSets = 3;
-constexpr std::string_view kEmbeddingName = "embed_tokens";
 
 /// Code and heap besides what the rows say; a run of a small model has less than half of it.
 constexpr uint64_t kProgramBytes = uint64_t{12} << 20;
@@ -23,18 +21,6 @@ constexpr uint64_t kTokenBytes = 96;
 
 uint64_t count_of(int64_t count) {
     return static_cast<uint64_t>(count);
-}
-
-/// The layer of "layers.7.self_attn.q_proj"; nothing for what is of no layer. Names are untrusted: a layer beyond
-/// `most` is none.
-std::optional<size_t> layer_of(std::string_view name, size_t most) {
-    constexpr std::string_view kPrefix = "layers.";
-    if (!name.starts_with(kPrefix)) return std::nullopt;
-    name.remove_prefix(kPrefix.size());
-    size_t layer = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-    const bool whole = error == std::errc() && end < name.data() + name.size() && *end == '.';
-    return whole && layer < most ? std::optional(layer) : std::nullopt;
 }
 
 /// The largest cache the machine has room for: 3, 2 or 1 working sets over the floor, else the floor alone.
@@ -91,9 +77,10 @@ ContainerSizes container_sizes(uint64_t trunk_bytes, std::span<const container::
         if (tensor.name == kEmbeddingName) {
             sizes.embedding_bytes = bytes;
             sizes.embedding_row_bytes = tensor.bytes / count_of(std::max<int64_t>(1, tensor.shape.front()));
-        } else if (const auto layer = layer_of(tensor.name, tensors.size())) {
-            if (sizes.layer_bytes.size() <= *layer) sizes.layer_bytes.resize(*layer + 1);
-            sizes.layer_bytes[*layer] = add(sizes.layer_bytes[*layer], bytes);
+        } else if (const auto layer = layer_of_tensor(tensor.name, static_cast<int64_t>(tensors.size()))) {
+            const auto index = static_cast<size_t>(*layer);
+            if (sizes.layer_bytes.size() <= index) sizes.layer_bytes.resize(index + 1);
+            sizes.layer_bytes[index] = add(sizes.layer_bytes[index], bytes);
         } else {
             sizes.head_bytes = add(sizes.head_bytes, bytes);
         }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 namespace waste::engine {
 namespace {
 
@@ -166,6 +168,16 @@ std::vector<std::string> unused_tensors(const ModelConfig& c) {
 std::string expert_tensor(const ModelConfig& c, int64_t layer, int64_t expert, const char* which) {
     return fmt::format("{}model.layers.{}.block_sparse_moe.experts.{}.{}", c.tensor_prefix, layer, expert,
                        which);
+}
+
+std::optional<int64_t> layer_of_tensor(std::string_view name, int64_t layers) {
+    constexpr std::string_view kPrefix = "layers.";
+    if (!name.starts_with(kPrefix)) return std::nullopt;
+    name.remove_prefix(kPrefix.size());
+    uint32_t layer = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
+    const bool whole = error == std::errc() && end < name.data() + name.size() && *end == '.';
+    return whole && layer < layers ? std::optional<int64_t>(layer) : std::nullopt;
 }
 
 }  // namespace waste::engine

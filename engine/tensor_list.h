@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/config.h"
@@ -34,6 +36,11 @@ struct TensorSpec {
 
 /// The trunk in execution order: embedding, layers, output. A kv_b_proj appears twice, as k_absorb and v_up.
 std::vector<TensorSpec> trunk_tensors(const ModelConfig& config);
+
+inline constexpr std::string_view kEmbeddingName = "embed_tokens", kHeadName = "lm_head";
+/// The layer of "layers.7.self_attn.q_proj"; nothing for what is of no layer. Names are untrusted: a layer from `layers`
+/// on is none.
+std::optional<int64_t> layer_of_tensor(std::string_view name, int64_t layers);
 
 /// Tensors a release carries although the graph never reads them (layer 0's attention-residual pair).
 std::vector<std::string> unused_tensors(const ModelConfig& config);

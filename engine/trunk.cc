@@ -11,30 +11,21 @@
 #include "container/file.h"
 #include "container/memory.h"
 #include "container/text.h"
+#include "engine/saturate.h"
+#include "engine/tensor_list.h"
 
 namespace waste::engine {
 namespace {
 
 using container::ReadState;
 
-constexpr std::string_view kEmbeddingName = "embed_tokens", kHeadName = "lm_head", kLayers = "layers.";
-
 /// The piece a tensor belongs to; -1: none.
 int64_t piece_of(std::string_view name, int64_t layers) {
-    if (name == kHeadName) return layers;
-    if (!name.starts_with(kLayers)) return -1;
-    int64_t layer = 0;
-    for (const char c : name.substr(kLayers.size())) {
-        if (c == '.') return layer < layers ? layer : -1;
-        if (c < '0' || c > '9' || layer >= layers) return -1;
-        layer = 10 * layer + (c - '0');
-    }
-    return -1;
+    return name == kHeadName ? layers : layer_of_tensor(name, layers).value_or(-1);
 }
 
-uint64_t aligned_end(const container::TensorEntry& tensor) {
-    return (tensor.offset + tensor.bytes + container::kAlignment - 1) / container::kAlignment *
-           container::kAlignment;
+uint64_t padded_bytes(const container::TensorEntry& tensor) {
+    return round_up(tensor.bytes, container::kAlignment);
 }
 
 }  // namespace
@@ -47,7 +38,7 @@ std::vector<TrunkPiece> trunk_pieces(const container::Manifest& manifest, int64_
         if (index < 0) continue;
         TrunkPiece& piece = pieces[static_cast<size_t>(index)];
         const uint64_t begin = piece.tensors.empty() ? tensor.offset : std::min(piece.offset, tensor.offset);
-        const uint64_t end = std::max(piece.offset + piece.bytes, aligned_end(tensor));
+        const uint64_t end = std::max(piece.offset + piece.bytes, tensor.offset + padded_bytes(tensor));
         piece.offset = begin;
         piece.bytes = end - begin;
         piece.tensors.push_back(i);
@@ -80,9 +71,13 @@ Result<void> Trunk::prepare_to_stream(const ModelConfig& config) {
     pieces.resize(static_cast<size_t>(streamed_end_));
     pieces.erase(pieces.begin(), pieces.begin() + streamed_begin_);
     for (const TrunkPiece& piece : pieces) {
-        if (piece.offset + piece.bytes > manifest.trunk_bytes) {
-            return fail(ErrorKind::unsupported, container_->directory(),
-                        "its trunk does not end on a page, so it cannot be streamed; convert it again");
+        uint64_t content = 0;
+        for (const size_t tensor : piece.tensors) content += padded_bytes(manifest.tensors[tensor]);
+        if (piece.offset + piece.bytes > manifest.trunk_bytes || piece.bytes != content) {
+            return fail(
+                ErrorKind::unsupported, container_->directory(),
+                "a layer of its trunk is not one range of whole pages, so it cannot be streamed; convert "
+                "it again");
         }
         buffer_bytes_ = std::max(buffer_bytes_, piece.bytes);
     }
@@ -144,6 +139,7 @@ void Trunk::lock_memory(int64_t layers) {
     }
     locked_ = fmt::format(", {} locked in memory", container::byte_count(locked));
     if (reason != 0) {
+        lock_refused_ = true;
         locked_ += fmt::format(" and no more: {} (`ulimit -l` is the limit)", std::strerror(reason));
     }
 }
@@ -177,7 +173,6 @@ void Trunk::start_read(size_t index) {
     read.urgent.store(false, std::memory_order_relaxed);
     container::DriveRead* const one = &read;
     reader_->submit({&one, 1});
-    bytes_read_ += piece.bytes;
 }
 
 Result<void> Trunk::enter(int64_t piece) {
@@ -204,7 +199,10 @@ Result<void> Trunk::enter(int64_t piece) {
         return tl::unexpected(*buffer.read.error);
     }
     if (verify_ && !buffer.checked) {
-        if (const auto ok = check(index); !ok) return ok;
+        if (const auto ok = check(index); !ok) {
+            buffer.holds = SIZE_MAX;  // who asks again reads again
+            return ok;
+        }
         buffer.checked = true;
     }
     return {};

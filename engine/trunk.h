@@ -56,6 +56,8 @@ class Trunk {
     bool streams() const { return !streamed_.empty(); }
     /// Whether a piece's weights are valid at any time.
     bool holds(int64_t piece) const { return piece < streamed_begin_ || piece >= streamed_end_; }
+    /// Whether the system locked less than was asked for.
+    bool lock_refused() const { return lock_refused_; }
     /// In what way, and what locking came to, for people.
     std::string description() const;
 
@@ -67,7 +69,6 @@ class Trunk {
     /// tensor that is damaged, or the place that cannot be read.
     Result<void> enter(int64_t piece);
 
-    uint64_t bytes_read() const { return bytes_read_; }
     uint64_t wait_nanoseconds() const { return wait_nanoseconds_; }
 
   private:
@@ -90,6 +91,7 @@ class Trunk {
     uint32_t file_ = 0;
     bool verify_ = true;
     std::string locked_;  ///< what locking came to
+    bool lock_refused_ = false;
     int64_t streamed_begin_ = 0, streamed_end_ = 0;
     std::vector<std::byte*> place_;  ///< of each tensor of the manifest; null: in the mapping
     std::mutex mutex_;
@@ -98,7 +100,6 @@ class Trunk {
     uint64_t buffer_bytes_ = 0;
     Buffer buffer_[2];
     container::SystemMemory memory_;  ///< the copy, or the two buffers
-    uint64_t bytes_read_ = 0;
     uint64_t wait_nanoseconds_ = 0;
 };
 

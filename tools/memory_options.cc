@@ -8,45 +8,52 @@
 #include "tools/terminal.h"
 
 namespace waste::tools {
+namespace {
+
+constexpr const char* kGroup = "Memory and drive";
+
+}  // namespace
 
 void add_memory_options(CLI::App& command, MemoryArguments& arguments) {
-    const char* group = "Memory and drive";
     add_budget_option(command, arguments.budget_bytes);
-    command.get_option("--budget")->group(group);
+    command.get_option("--budget")->group(kGroup);
     command
         .add_option("--trunk-pages", arguments.trunk_pages,
                     "map: the file's own pages; huge: a copy in huge pages, faster where memory is no matter")
         ->check(CLI::IsMember({"map", "huge"}))
         ->capture_default_str()
-        ->group(group);
+        ->group(kGroup);
     command.add_flag("--lock", arguments.lock, "Keep the trunk in memory, as far as `ulimit -l` allows it")
-        ->group(group);
+        ->group(kGroup);
     command
         .add_option(
             "--io", arguments.io,
             "How experts that do not fit are read: uring, threads, or buffered through the page cache")
         ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
         ->capture_default_str()
-        ->group(group);
+        ->group(kGroup);
     command
         .add_option(
             "--policy", arguments.policy,
             fmt::format("Which experts stay: {} (default: {})", fmt::join(engine::replacement_names(), ", "),
                         engine::replacement_name(engine::kDefaultReplacement)))
         ->check(CLI::IsMember(engine::replacement_names()))
-        ->group(group);
+        ->group(kGroup);
     command
         .add_flag("--no-verify", arguments.no_verify,
                   "Trust the drive: do not compare checksums of what is read")
-        ->group(group);
-    command
-        .add_flag("--no-learn", arguments.no_learn,
-                  "Neither use nor keep which experts this model chose in earlier runs")
-        ->group(group);
+        ->group(kGroup);
     command
         .add_flag("--no-look-ahead", arguments.no_look_ahead,
                   "Never read experts before the router has chosen them")
-        ->group(group);
+        ->group(kGroup);
+}
+
+void add_learn_option(CLI::App& command, MemoryArguments& arguments) {
+    command
+        .add_flag("--no-learn", arguments.no_learn,
+                  "Neither use nor keep which experts this model chose in earlier runs")
+        ->group(kGroup);
 }
 
 Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& arguments,
@@ -65,6 +72,7 @@ Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& a
     options.look_ahead = !arguments.no_look_ahead;
     auto fitted = engine::fit_model(model, options, fit);
     if (fitted && !fitted->warning.empty()) warn(fitted->warning);
+    if (fitted && model.trunk().lock_refused()) warn("--lock: trunk " + model.trunk().description());
     return fitted;
 }
 

@@ -22,8 +22,11 @@ struct MemoryArguments {
     bool no_look_ahead = false;
 };
 
-/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify, --no-look-ahead and --no-learn.
+/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify and --no-look-ahead.
 void add_memory_options(CLI::App& command, MemoryArguments& arguments);
+
+/// Adds --no-learn, for commands that use LearnedUses.
+void add_learn_option(CLI::App& command, MemoryArguments& arguments);
 
 /// Fits the model to the budget, for a session of these options, whose look-ahead is set.
 Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& arguments,

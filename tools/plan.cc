@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,15 +70,33 @@ Result<std::vector<int64_t>> choose_contexts(const Arguments& arguments, int64_t
     return lengths;
 }
 
-/// What is known of the machine's rates: so far, what the user says.
+/// What the user says, else what `waste bench drive` last measured of the drive that the model lies on.
 Rates known_rates(const Arguments& arguments) {
     constexpr double kGigabyte = 1e9;
-    return {arguments.drive_gigabytes * kGigabyte, arguments.memory_gigabytes * kGigabyte};
+    const double drive = arguments.drive_gigabytes > 0
+                             ? arguments.drive_gigabytes * kGigabyte
+                             : container::known_drive_rate(arguments.model).value_or(0);
+    return {drive, arguments.memory_gigabytes * kGigabyte};
 }
 
-/// What is known of a model's routing: so far nothing, so that all experts count as equally likely.
-double expected_hit_rate(const engine::RunPlan& run, const PlannedModel& model) {
-    return engine::uniform_hit_rate(run, model.sizes);
+/// How often earlier runs of a container chose each expert; nothing where there were none. A list that cannot be used is
+/// the next run's to warn of.
+std::vector<uint32_t> learned_uses(const PlannedModel& model) {
+    const std::string path = model.fingerprint.empty() ? "" : engine::hot_list_path(model.fingerprint);
+    if (path.empty()) return {};
+    const auto list = engine::HotList::load(path, model.fingerprint, model.config.moe_layer_count(),
+                                            model.config.num_experts);
+    if (!list) return {};
+    return {list->counts().begin(), list->counts().end()};
+}
+
+/// From what was learned, else as if all experts were equally likely.
+double expected_hit_rate(const engine::RunPlan& run, const PlannedModel& model,
+                         std::span<const uint32_t> uses) {
+    const bool nothing = std::all_of(uses.begin(), uses.end(), [](uint32_t count) { return count == 0; });
+    if (nothing || run.experts == engine::Held::mapped) return engine::uniform_hit_rate(run, model.sizes);
+    return engine::expected_hit_rate(uses, static_cast<int64_t>(run.cache_slots),
+                                     model.config.num_experts_per_token);
 }
 
 std::optional<MachineReport> read_machine() {
@@ -130,11 +149,12 @@ std::vector<BudgetRow> compare_budgets(const PlanReport& report, const Workspace
     const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
     std::stable_sort(budgets.begin(), budgets.end(), smaller);
     budgets.erase(std::unique(budgets.begin(), budgets.end(), same), budgets.end());
+    const auto uses = learned_uses(model);
     std::vector<BudgetRow> rows;
     for (const auto& [bytes, name] : budgets) {
         const auto run = run_with(bytes);
         if (!run) continue;
-        const double hit_rate = expected_hit_rate(*run, model);
+        const double hit_rate = expected_hit_rate(*run, model, uses);
         rows.push_back({name, *run, hit_rate,
                         engine::estimate(*run, hit_rate, report.rates.drive, report.rates.memory)});
     }
@@ -192,7 +212,9 @@ void add_plan_command(CLI::App& app, Action& action) {
     add_budget_option(*command, arguments->budget_bytes);
     command
         ->add_option("--drive-rate", arguments->drive_gigabytes,
-                     "GB a second that the drive reads at random, for seconds a token")
+                     "GB a second that the drive reads at random, for seconds a token (default: as `waste "
+                     "bench drive` "
+                     "measured it)")
         ->check(CLI::Range(1e-3, 1e4))
         ->type_name("GB/s");
     command

@@ -333,6 +333,7 @@ void add_run_command(CLI::App& app, Action& action) {
     CLI::App* command = app.add_subcommand("run", "Generate text from a prompt");
     set_help(*command, kAbout, kFooter);
     add_model_options(*command, arguments->model);
+    add_learn_option(*command, arguments->model.memory);
     add_prompt_options(*command, arguments->prompt);
     auto* chat = command->add_flag("--chat", arguments->chat, "The prompt is a user's message; answer it");
     chat->excludes(command->get_option("--ids"));

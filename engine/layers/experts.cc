@@ -55,7 +55,9 @@ RoutedExperts::RoutedExperts(Step& step, size_t bank)
 }
 
 RoutedExperts::~RoutedExperts() {
-    for (ExpertStore::Lease& lease : step_.workspace.expert_leases) lease.release();
+    // Only after an error are there any left.
+    const std::span all(step_.workspace.expert_leases);
+    for (ExpertStore::Lease& lease : all.first(static_cast<size_t>(leased_.load()))) lease.release();
 }
 
 /// Orders pairs of (token, rank) by expert, tokens ascending within one.

@@ -111,6 +111,18 @@ TEST_F(ExpertStoreTest, WhoNeedsASlotWaitsForOne) {
     EXPECT_TRUE(holds(got.at(0), 2, 9));
 }
 
+/// What is here is leased in the midst of a call, after the slots to fill were looked for.
+TEST_F(ExpertStoreTest, WhatTheSameCallHasLeasedIsNotFilled) {
+    open(kLeast);
+    for (int32_t expert = 0; expert < 4; expert++) use(0, {expert});
+    use(1, {0, 1, 2, 3});
+    const auto leases = acquire(0, {8, 1, 9});  // room is made of 0, then of 2
+    ASSERT_EQ(leases.size(), 3u);
+    EXPECT_TRUE(holds(leases[0], 0, 8));
+    EXPECT_TRUE(holds(leases[1], 0, 1));
+    EXPECT_TRUE(holds(leases[2], 0, 9));
+}
+
 TEST_F(ExpertStoreTest, AFailedReadIsToldAndReadAgain) {
     open(kLeast);
     drive_->break_down(true);

@@ -23,6 +23,7 @@ class CommandTest(unittest.TestCase):
 
     binary = None
     data = None
+    directory = tempfile.gettempdir()  # until a test has its own
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="waste-test-")
@@ -37,6 +38,8 @@ class CommandTest(unittest.TestCase):
     def start(self, *arguments, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stderr", subprocess.PIPE)
+        # What the user's own runs learned and measured is neither used nor changed.
+        options.setdefault("env", dict(os.environ, XDG_CACHE_HOME=os.path.join(self.directory, "cache")))
         return subprocess.Popen([self.binary, *arguments], stdout=subprocess.PIPE, **options)
 
     def run_command(self, *arguments, timeout=120, **options):

@@ -162,7 +162,7 @@ class StreamingTest(StreamingBase):
 
     def test_bench_streams_too(self):
         out, _ = self.succeed("bench", self.container, "--json", "-q", "--prompt", "64", "--decode", "2", "--repeat", "1",
-                              "--ctx", "256", "--no-learn", "--budget", f"{self.least() + 4}MiB")
+                              "--ctx", "256", "--budget", f"{self.least() + 4}MiB")
         found = json.loads(out)["prompts"][0]["stream"]
         self.assertEqual(found["hits"] + found["joined"] + found["misses"], found["uses"])
         self.assertGreater(found["expert_bytes"], 0)
@@ -220,6 +220,29 @@ class StreamingTest(StreamingBase):
         os.unlink(lists[0])
         self.json()
         self.assertEqual(self.hot_lists(), [])
+
+    def planned(self, budget):
+        """The plan's row of that budget, and the hit rate it would have if all experts were equally likely."""
+        plan = self.plan("--budget", budget)
+        row, = [row for row in plan["budgets"] if row["name"] == "as given"]
+        return row, row["cache_slots"] / plan["container"]["record_count"]
+
+    def test_plans_use_what_was_learned_and_measured(self):
+        budget = f"{self.least() + 4}MiB"
+        row, uniform = self.planned(budget)
+        self.assertAlmostEqual(row["hit_rate"], uniform)
+        self.assertIsNone(row["seconds_per_token"])
+        self.json("--budget", budget)
+        row, uniform = self.planned(budget)
+        self.assertNotAlmostEqual(row["hit_rate"], uniform, places=3)
+        flip(self.hot_lists()[0], 200)
+        row, uniform = self.planned(budget)
+        self.assertAlmostEqual(row["hit_rate"], uniform)
+        found = json.loads(self.succeed("bench", "drive", self.directory, "--size", "64K", "--depth", "1", "--file-size",
+                                        "1M", "--seconds", "0.02", "--repeat", "1", "--json", "-q")[0])
+        if found["direct"]:  # else it is not the drive's rate
+            seconds = self.planned(budget)[0]["seconds_per_token"]
+            self.assertAlmostEqual(seconds, row["drive_bytes_per_token"] / found["best"]["bytes_per_second"])
 
     def test_a_damaged_list_is_a_warning(self):
         options = ("--budget", f"{self.least() + 10}MiB")
