@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -87,15 +86,18 @@ std::vector<uint32_t> learned_uses(const PlannedModel& model) {
     const auto list = engine::HotList::load(path, model.fingerprint, model.config.moe_layer_count(),
                                             model.config.num_experts);
     if (!list) return {};
-    return {list->counts().begin(), list->counts().end()};
+    const auto counts = list->counts();
+    const bool nothing = std::all_of(counts.begin(), counts.end(), [](uint32_t count) { return count == 0; });
+    return nothing ? std::vector<uint32_t>() : std::vector<uint32_t>(counts.begin(), counts.end());
 }
 
 /// From what was learned, else as if all experts were equally likely.
-double expected_hit_rate(const engine::RunPlan& run, const PlannedModel& model,
-                         std::span<const uint32_t> uses) {
-    const bool nothing = std::all_of(uses.begin(), uses.end(), [](uint32_t count) { return count == 0; });
-    if (nothing || run.experts == engine::Held::mapped) return engine::uniform_hit_rate(run, model.sizes);
-    return engine::expected_hit_rate(uses, static_cast<int64_t>(run.cache_slots),
+double expected_hit_rate(const engine::RunPlan& run, const PlanReport& report) {
+    const PlannedModel& model = report.model;
+    if (report.learned.empty() || run.experts == engine::Held::mapped) {
+        return engine::uniform_hit_rate(run, model.sizes);
+    }
+    return engine::expected_hit_rate(report.learned, static_cast<int64_t>(run.cache_slots),
                                      model.config.num_experts_per_token);
 }
 
@@ -149,12 +151,11 @@ std::vector<BudgetRow> compare_budgets(const PlanReport& report, const Workspace
     const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
     std::stable_sort(budgets.begin(), budgets.end(), smaller);
     budgets.erase(std::unique(budgets.begin(), budgets.end(), same), budgets.end());
-    const auto uses = learned_uses(model);
     std::vector<BudgetRow> rows;
     for (const auto& [bytes, name] : budgets) {
         const auto run = run_with(bytes);
         if (!run) continue;
-        const double hit_rate = expected_hit_rate(*run, model, uses);
+        const double hit_rate = expected_hit_rate(*run, report);
         rows.push_back({name, *run, hit_rate,
                         engine::estimate(*run, hit_rate, report.rates.drive, report.rates.memory)});
     }
@@ -167,8 +168,14 @@ int plan(const Arguments& arguments) {
     if (!model) return report(model.error());
     const auto contexts = choose_contexts(arguments, model->config.max_context);
     if (!contexts) return report(contexts.error());
-    PlanReport found{
-        arguments.model, *model, read_machine(), arguments.budget_bytes, known_rates(arguments), {}, {}};
+    PlanReport found{arguments.model,
+                     *model,
+                     read_machine(),
+                     arguments.budget_bytes,
+                     known_rates(arguments),
+                     learned_uses(*model),
+                     {},
+                     {}};
     const auto facts = found.machine ? std::optional(found.machine->facts) : std::nullopt;
     const auto usable = facts ? std::optional(facts->usable_bytes) : std::nullopt;
     for (const int64_t length : *contexts) {

@@ -46,6 +46,7 @@ struct PlanReport {
     std::optional<MachineReport> machine;  ///< nothing where the system does not tell
     std::optional<uint64_t> budget_bytes;  ///< as asked for; nothing: automatic
     Rates rates;
+    std::vector<uint32_t> learned;        ///< what earlier runs counted by expert; empty: nothing
     std::vector<ContextReport> contexts;  ///< at least one, shortest first
     std::vector<BudgetRow> budgets;       ///< of the shortest context, in order of size
 };

@@ -138,8 +138,10 @@ void print_budgets(const PlanReport& report) {
         }
         put_out("\n");
     }
-    put_out(
-        "Hits are those of experts that are all equally likely; text that keeps to its subject has more.\n");
+    put_out(report.learned.empty()
+                ? "Hits are those of experts that are all equally likely; text that keeps to "
+                  "its subject has more.\n"
+                : "Hits are what earlier runs of this model would have had.\n");
 }
 
 }  // namespace

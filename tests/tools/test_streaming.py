@@ -235,6 +235,7 @@ class StreamingTest(StreamingBase):
         self.json("--budget", budget)
         row, uniform = self.planned(budget)
         self.assertNotAlmostEqual(row["hit_rate"], uniform, places=3)
+        self.assertIn("what earlier runs", self.succeed("plan", self.container, "--ctx", "256")[0])
         flip(self.hot_lists()[0], 200)
         row, uniform = self.planned(budget)
         self.assertAlmostEqual(row["hit_rate"], uniform)
