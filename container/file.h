@@ -45,11 +45,13 @@ class ReadableFile {
     ReadableFile& operator=(ReadableFile&& other) noexcept;
     ~ReadableFile();
 
+    const std::string& path() const { return path_; }
     uint64_t size() const { return size_; }
     /// Fills `out` from `offset`; a short file is an error.
     Result<void> read_at(uint64_t offset, std::span<std::byte> out) const;
 
   private:
+    friend class OutputFile;  // copies from descriptor_
     ReadableFile() = default;
     std::string path_;
     int descriptor_ = -1;
@@ -67,12 +69,17 @@ class OutputFile {
     ~OutputFile();
 
     Result<void> write_at(uint64_t offset, std::span<const std::byte> data) const;
+    /// Bytes of another file, which the file system shares or copies by itself where it can.
+    Result<void> copy_at(uint64_t offset, const ReadableFile& from, uint64_t from_offset,
+                         uint64_t length) const;
     /// Sets the length; the bytes between read as zero.
     Result<void> resize(uint64_t size) const;
     /// Everything written so far is on the drive.
     Result<void> sync() const;
     /// sync, rename to the final name, sync the directory. The object is spent.
     Result<void> commit();
+    /// Removes the partial file, unless the object is spent.
+    void discard();
 
   private:
     OutputFile() = default;

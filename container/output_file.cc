@@ -3,10 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <limits>
+#include <vector>
 
 #include "container/file.h"
 #include "container/system.h"
@@ -83,6 +85,30 @@ Result<void> OutputFile::write_at(uint64_t offset, std::span<const std::byte> da
     return write_fully(descriptor_, partial_path(path_), offset, data);
 }
 
+Result<void> OutputFile::copy_at(uint64_t offset, const ReadableFile& from, uint64_t from_offset,
+                                 uint64_t length) const {
+    if (from_offset > from.size() || length > from.size() - from_offset) {
+        return fail(ErrorKind::corrupt, from.path(), "is shorter than its table says");
+    }
+    auto source = static_cast<off_t>(from_offset), target = static_cast<off_t>(offset);
+    while (length > 0) {
+        const ssize_t copied = copy_file_range(from.descriptor_, &source, descriptor_, &target, length, 0);
+        if (copied < 0 && errno == EINTR) continue;
+        if (copied <= 0) break;  // not between these two files: the rest goes through memory
+        length -= static_cast<uint64_t>(copied);
+    }
+    std::vector<std::byte> piece(std::min<uint64_t>(length, uint64_t{1} << 20));
+    while (length > 0) {
+        const std::span<std::byte> part(piece.data(), std::min<uint64_t>(length, piece.size()));
+        if (const auto read = from.read_at(static_cast<uint64_t>(source), part); !read) return read;
+        if (const auto put = write_at(static_cast<uint64_t>(target), part); !put) return put;
+        source += static_cast<off_t>(part.size());
+        target += static_cast<off_t>(part.size());
+        length -= part.size();
+    }
+    return {};
+}
+
 Result<void> OutputFile::resize(uint64_t size) const {
     return set_length(descriptor_, partial_path(path_), size);
 }
@@ -93,13 +119,19 @@ Result<void> OutputFile::sync() const {
 
 Result<void> OutputFile::commit() {
     const std::string partial = partial_path(path_);
-    const Descriptor closing(std::exchange(descriptor_, -1));
-    const auto synced = sync_descriptor(closing.number(), partial);
+    const auto synced = sync_descriptor(descriptor_, partial);
     if (!synced) return synced;
     if (rename(partial.c_str(), path_.c_str()) != 0) {
         return system_failure(errno, path_, "give the finished file its name");
     }
+    close(std::exchange(descriptor_, -1));
     return sync_parent(path_);
+}
+
+void OutputFile::discard() {
+    if (descriptor_ < 0) return;
+    static_cast<void>(remove_file(partial_path(path_)));
+    close(std::exchange(descriptor_, -1));
 }
 
 Result<AppendFile> AppendFile::open(const std::string& path) {
@@ -152,8 +184,7 @@ Result<void> write_file(const std::string& path, std::string_view content) {
     if (!file) return pass(file);
     auto written = file->write_at(0, std::as_bytes(std::span(content)));
     if (written) written = file->commit();
-    // Half a small file is of use to nobody; the first error is the one to report.
-    if (!written) static_cast<void>(remove_file(partial_path(path)));
+    file->discard();  // half a small file is of use to nobody
     return written;
 }
 

@@ -27,7 +27,7 @@ Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitO
     const auto decide = [&](std::span<const Neighbour> others) -> Result<uint64_t> {
         // A system that does not tell its memory is no reason to fail: then everything is mapped.
         const auto facts = read_memory_facts("", others);
-        plan = plan_run(model.config(), sizes, session.workspace(), options.budget_bytes,
+        plan = plan_run(model.config(), sizes, session.shape(), options.budget_bytes,
                         facts ? std::optional(*facts) : std::nullopt);
         if (!*plan) return pass(*plan);
         return (*plan)->total_bytes;

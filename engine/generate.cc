@@ -24,32 +24,23 @@ std::string_view stop_reason_name(StopReason reason) {
 
 namespace {
 
-/// Keeps the last `window` tokens at the end of `recent`, without growing past twice that.
-void remember(std::vector<int32_t>& recent, size_t window, int32_t id) {
-    if (recent.size() == recent.capacity()) {
-        recent.erase(recent.begin(), recent.end() - static_cast<std::ptrdiff_t>(window));
-    }
-    recent.push_back(id);
-}
-
 bool contains(const std::vector<int32_t>& ids, int32_t id) {
     return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace
 
-Generation generate(Session& session, std::span<const int32_t> history, const GenerateOptions& options,
-                    const OnGenerated& on_token) {
+Generation generate(Session& session, const GenerateOptions& options, const OnGenerated& on_token) {
     Generation out{{}, StopReason::error, std::nullopt};
-    auto sampler = Sampler::create(options.sampler, static_cast<int64_t>(session.logits().size()));
+    if (session.logits().empty()) {
+        out.error = Error{ErrorKind::invalid, "session", "has no token to go on from"};
+        return out;
+    }
+    auto sampler = Sampler::create(session.sampler(), static_cast<int64_t>(session.logits().size()));
     if (!sampler) {
         out.error = sampler.error();
         return out;
     }
-    const auto window = static_cast<size_t>(options.sampler.repeat_window);
-    std::vector<int32_t> recent;
-    recent.reserve(2 * window + 1);
-    for (const int32_t id : history) remember(recent, window, id);
     while (true) {
         if (options.max_tokens > 0 && static_cast<int64_t>(out.ids.size()) >= options.max_tokens) {
             out.reason = StopReason::length;
@@ -59,7 +50,7 @@ Generation generate(Session& session, std::span<const int32_t> history, const Ge
             out.reason = StopReason::context;
             return out;
         }
-        const auto id = sampler->sample(session.logits(), recent);
+        const auto id = sampler->sample(session.logits(), session.tokens(), session.position());
         if (!id) {
             out.error = id.error();
             return out;
@@ -69,7 +60,6 @@ Generation generate(Session& session, std::span<const int32_t> history, const Ge
             return out;
         }
         out.ids.push_back(*id);
-        remember(recent, window, *id);
         const OnTokenAnswer answer = on_token(*id);
         if (answer != OnTokenAnswer::keep_going) {
             out.reason =

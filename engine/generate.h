@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/session.h"
-#include "engine/text/sampler.h"
 
 namespace waste::engine {
 
@@ -18,8 +17,7 @@ enum class StopReason { stop_token, stop_string, length, context, interrupted, e
 std::string_view stop_reason_name(StopReason reason);  ///< "stop_token", "length", …
 
 struct GenerateOptions {
-    int64_t max_tokens = 0;  ///< 0: until the model stops or the context is full
-    SamplerOptions sampler;
+    int64_t max_tokens = 0;         ///< 0: until the model stops or the context is full
     std::vector<int32_t> stop_ids;  ///< end the generation and are not part of it
 };
 
@@ -34,10 +32,9 @@ struct Generation {
 enum class OnTokenAnswer { keep_going, stop_text, interrupt };
 using OnGenerated = std::function<OnTokenAnswer(int32_t id)>;
 
-/// Continues a session that holds at least one token. `history` is what it was fed, for the repetition
-/// penalty.
-Generation generate(Session& session, std::span<const int32_t> history, const GenerateOptions& options,
-                    const OnGenerated& on_token);
+/// Continues a session that has logits, with its own sampler. A token that was chosen as the generation ended is in
+/// the result and was not fed.
+Generation generate(Session& session, const GenerateOptions& options, const OnGenerated& on_token);
 
 /// Holds back text that may turn out to be the start of a stop string. One thread.
 class StopStrings {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "container/memory.h"
+#include "engine/checkpoints.h"
 #include "engine/saturate.h"
 #include "engine/state.h"
 #include "engine/tensor_list.h"
@@ -93,7 +94,7 @@ ContainerSizes container_sizes(uint64_t trunk_bytes, std::span<const container::
     return sizes;
 }
 
-Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
+Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const SessionShape& shape,
           std::optional<uint64_t> usable_bytes) {
     const StateBytes state = state_bytes(config);
     const uint64_t chosen = count_of(config.num_experts_per_token);
@@ -105,13 +106,14 @@ Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const Workspac
     out.kda_state_bytes = count_of(state.kda);
     out.conv_ring_bytes = count_of(state.conv);
     out.mla_latent_bytes = multiply(count_of(state.mla_per_position), count_of(shape.context_length));
+    out.checkpoint_bytes = multiply(count_of(shape.checkpoints), count_of(Checkpoints::bytes(config)));
     out.activation_bytes = count_of(Workspace::bytes(config, shape));
     out.least_cache_bytes = arena_bytes(least_slots, slot_bytes(sizes));
     out.program_bytes = add(add(kProgramBytes, multiply(kTableBytes, sizes.record_count)),
                             multiply(kTokenBytes, count_of(config.vocab_size)));
     for (const uint64_t bytes :
          {out.trunk_bytes, out.kda_state_bytes, out.conv_ring_bytes, out.mla_latent_bytes,
-          out.activation_bytes, out.least_cache_bytes, out.program_bytes}) {
+          out.checkpoint_bytes, out.activation_bytes, out.least_cache_bytes, out.program_bytes}) {
         out.floor_bytes = add(out.floor_bytes, bytes);
     }
     out.working_set_bytes = multiply(token_slots, sizes.record_bytes);

@@ -46,6 +46,7 @@ struct Plan {
     uint64_t kda_state_bytes;
     uint64_t conv_ring_bytes;
     uint64_t mla_latent_bytes;
+    uint64_t checkpoint_bytes;  ///< of as many as the session keeps
     uint64_t activation_bytes;
     uint64_t least_cache_bytes;  ///< arena of two layers' choice of experts: one in use, one arriving
     uint64_t program_bytes;      ///< the program itself, its tables of experts and of tokens included
@@ -76,7 +77,7 @@ uint64_t slot_bytes(const ContainerSizes& sizes);
 uint64_t arena_bytes(uint64_t slots, uint64_t slot_bytes);
 
 /// Sums stop at the largest number instead of wrapping: configs are untrusted.
-Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
+Plan plan(const ModelConfig& config, const ContainerSizes& sizes, const SessionShape& shape,
           std::optional<uint64_t> usable_bytes);
 
 }  // namespace waste::engine

@@ -65,8 +65,8 @@ TrunkChoice choose_trunk(const std::vector<TrunkChoice>& choices, uint64_t room)
 /// What a run takes however weights are held.
 uint64_t fixed_bytes(const Plan& needs) {
     uint64_t sum = needs.program_bytes;
-    for (const uint64_t bytes :
-         {needs.kda_state_bytes, needs.conv_ring_bytes, needs.mla_latent_bytes, needs.activation_bytes}) {
+    for (const uint64_t bytes : {needs.kda_state_bytes, needs.conv_ring_bytes, needs.mla_latent_bytes,
+                                 needs.checkpoint_bytes, needs.activation_bytes}) {
         sum = add(sum, bytes);
     }
     return sum;
@@ -78,13 +78,13 @@ uint64_t least_bytes(const Plan& needs, const std::vector<TrunkChoice>& choices)
 }
 
 /// The least budget for a session of another shape.
-uint64_t least_for(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape) {
+uint64_t least_for(const ModelConfig& config, const ContainerSizes& sizes, const SessionShape& shape) {
     const Plan needs = plan(config, sizes, shape, std::nullopt);
     return least_bytes(needs, trunk_choices(sizes, needs.trunk_bytes));
 }
 
 /// The longest context that `limit` has room for; 0: none.
-int64_t longest_context(const ModelConfig& config, const ContainerSizes& sizes, WorkspaceShape shape,
+int64_t longest_context(const ModelConfig& config, const ContainerSizes& sizes, SessionShape shape,
                         uint64_t limit) {
     int64_t fits = 0, too_long = shape.context_length;
     while (too_long - fits > 1) {
@@ -109,13 +109,13 @@ std::string budget_option(uint64_t bytes) {
 
 /// Names what the least is, what there is, and the ways to get under.
 tl::unexpected<Error> too_little(const ModelConfig& config, const ContainerSizes& sizes,
-                                 const WorkspaceShape& shape, uint64_t least, uint64_t limit, bool asked) {
+                                 const SessionShape& shape, uint64_t least, uint64_t limit, bool asked) {
     std::vector<std::string> ways;
     ways.push_back(asked ? budget_option(least)
                          : fmt::format("a machine or control group with {}", size_text(least)));
     const int64_t context = longest_context(config, sizes, shape, limit);
     if (context > 0) ways.push_back(fmt::format("--ctx {} or less", context));
-    WorkspaceShape small = shape;
+    SessionShape small = shape;
     small.block_tokens = kernels::kKdaChunk;
     if (small.block_tokens < shape.block_tokens) {
         const uint64_t small_least = least_for(config, sizes, small);
@@ -191,7 +191,7 @@ uint64_t safe_bytes(const MemoryFacts& memory) {
     return std::min(of_usable, of_available);
 }
 
-Result<RunPlan> plan_run(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
+Result<RunPlan> plan_run(const ModelConfig& config, const ContainerSizes& sizes, const SessionShape& shape,
                          std::optional<uint64_t> budget_bytes, const std::optional<MemoryFacts>& memory) {
     RunPlan run{};
     run.needs = plan(config, sizes, shape, memory ? std::optional(memory->usable_bytes) : std::nullopt);

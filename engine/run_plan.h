@@ -43,7 +43,7 @@ enum class Held {
     streamed,  ///< read by direct I/O into memory of the run's own
 };
 
-/// How a model runs: total_bytes = needs' states, rings, latents, activations and program, and the rows here.
+/// How a model runs: total_bytes = needs' states, rings, latents, checkpoints, activations and program, and the rows here.
 struct RunPlan {
     Plan needs;
     uint64_t least_bytes;  ///< the smallest budget that works
@@ -70,7 +70,7 @@ struct RunPlan {
 
 /// `budget_bytes` is one number for everything; nothing: as much as is safe. More than the machine has is cut down to
 /// that. An error of kind capacity names the least that works where the budget, or the machine, is below it.
-Result<RunPlan> plan_run(const ModelConfig& config, const ContainerSizes& sizes, const WorkspaceShape& shape,
+Result<RunPlan> plan_run(const ModelConfig& config, const ContainerSizes& sizes, const SessionShape& shape,
                          std::optional<uint64_t> budget_bytes, const std::optional<MemoryFacts>& memory);
 
 /// The share of a token's experts that are in memory if all are equally likely: of real text more are.

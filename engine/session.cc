@@ -9,23 +9,26 @@
 
 namespace waste::engine {
 
-Session::Session(const Model& model, SequenceState state, Workspace workspace,
+Session::Session(const Model& model, SequenceState state, Checkpoints checkpoints, Workspace workspace,
                  std::unique_ptr<Executor> executor, const SessionOptions& options)
     : model_(&model),
       state_(std::move(state)),
+      checkpoints_(std::move(checkpoints)),
+      checkpoint_interval_(options.checkpoint_interval),
       workspace_(std::move(workspace)),
       executor_(std::move(executor)),
-      block_tokens_(options.workspace().block_tokens),
-      logits_(workspace_.logits) {
+      block_tokens_(options.shape().block_tokens) {
+    history_.tokens.reserve(static_cast<size_t>(options.context_length));
+    history_.chunked.reserve(static_cast<size_t>(options.context_length / kernels::kKdaChunk));
     if (!options.look_ahead || !model.experts().streams()) return;
     look_ahead_ = std::make_unique<LookAhead>(model.container().manifest().banks.size(),
                                               model.config().num_experts_per_token);
 }
 
-WorkspaceShape SessionOptions::workspace() const {
+SessionShape SessionOptions::shape() const {
     // No block is longer than the context; the grid of chunks must still fit.
     const int64_t chunks = (context_length + kernels::kKdaChunk - 1) / kernels::kKdaChunk;
-    return {std::min(block_tokens, chunks * kernels::kKdaChunk), context_length, threads};
+    return {std::min(block_tokens, chunks * kernels::kKdaChunk), context_length, threads, checkpoints};
 }
 
 Result<Session> Session::create(const Model& model, const SessionOptions& options) {
@@ -48,27 +51,31 @@ Result<Session> Session::create(const Model& model, const SessionOptions& option
         return fail(ErrorKind::unsupported, "tier",
                     fmt::format("this CPU cannot run '{}'", kernels::tier_name(options.tier)));
     }
+    if (options.checkpoints < 0 || options.checkpoints > kMostCheckpoints) {
+        return fail(ErrorKind::invalid, "checkpoints",
+                    fmt::format("must lie in 0..{}, it is {}", kMostCheckpoints, options.checkpoints));
+    }
+    if (options.checkpoint_interval < kernels::kKdaChunk ||
+        options.checkpoint_interval % kernels::kKdaChunk != 0) {
+        return fail(ErrorKind::invalid, "checkpoint interval",
+                    fmt::format("must be a multiple of {}, it is {}", kernels::kKdaChunk,
+                                options.checkpoint_interval));
+    }
     auto state = SequenceState::allocate(config, options.context_length);
     if (!state) return pass(state);
-    auto workspace = Workspace::allocate(config, options.workspace());
+    auto checkpoints = Checkpoints::allocate(config, options.checkpoints);
+    if (!checkpoints) return pass(checkpoints);
+    auto workspace = Workspace::allocate(config, options.shape());
     if (!workspace) return pass(workspace);
     return Session(
-        model, std::move(*state), std::move(*workspace),
+        model, std::move(*state), std::move(*checkpoints), std::move(*workspace),
         std::make_unique<Executor>(options.compute, options.tier, options.threads, options.binding), options);
-}
-
-std::span<const float> Session::logits() const {
-    return {logits_, static_cast<size_t>(model_->config().vocab_size)};
-}
-
-void Session::clear() {
-    state_.clear();
-    broken_ = false;
 }
 
 Result<void> Session::check(std::span<const int32_t> ids) const {
     if (broken_) {
-        return fail(ErrorKind::invalid, "session", "an earlier error left it half-computed; start a new one");
+        return fail(ErrorKind::invalid, "session",
+                    "an earlier error left it half-computed; go back to a checkpoint or start a new one");
     }
     const int64_t vocab = model_->config().vocab_size;
     for (size_t i = 0; i < ids.size(); i++) {
@@ -85,24 +92,30 @@ Result<void> Session::check(std::span<const int32_t> ids) const {
     return {};
 }
 
+int64_t Session::block_at_position() const {
+    // Blocks end on the grid of chunks, so that their size does not decide which chunks are filled.
+    return block_tokens_ - state_.position % kernels::kKdaChunk;
+}
+
 Result<void> Session::feed(std::span<const int32_t> ids, const OnToken& on_token, const OnBlock& on_block) {
     if (const auto ok = check(ids); !ok) return ok;
     while (!ids.empty()) {
-        // Blocks end on the grid of chunks, so that their size does not decide which chunks are filled.
-        const int64_t on_grid = block_tokens_ - state_.position % kernels::kKdaChunk;
-        const size_t count = std::min(ids.size(), static_cast<size_t>(on_grid));
-        if (const auto ok = forward(ids.first(count), count == ids.size(), on_token); !ok) {
-            broken_ = true;
-            return ok;
-        }
-        state_.position += static_cast<int64_t>(count);
+        const size_t count = std::min(ids.size(), static_cast<size_t>(block_at_position()));
+        const auto block = ids.first(count);
+        const int64_t before = state_.position;
+        if (const auto ok = forward(block, KdaForm::chunks, count == ids.size(), on_token); !ok) return ok;
+        history_.append(block);
+        keep_on_grid(before);
         ids = ids.subspan(count);
         if (on_block && !on_block()) break;
     }
     return {};
 }
 
-Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, const OnToken& on_token) {
+Result<void> Session::forward(std::span<const int32_t> ids, KdaForm form, bool last_block,
+                              const OnToken& on_token) {
+    broken_ = true;  // until all layers have taken the block in
+    logits_ = nullptr;
     const ModelConfig& c = model_->config();
     const ModelWeights& weights = model_->weights();
     const auto tokens = static_cast<int64_t>(ids.size());
@@ -117,6 +130,7 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
               workspace_,
               state_.position,
               tokens,
+              form,
               trace_,
               profile_};
     for (int64_t t = 0; t < tokens; t++) {
@@ -130,13 +144,12 @@ Result<void> Session::forward(std::span<const int32_t> ids, bool last_block, con
         if (const auto ok = model_->trunk().enter(layer); !ok) return ok;
         if (const auto ok = run_layer(step, layer, snapshots); !ok) return ok;
     }
-    if (!on_token && !last_block && !trace_) return {};
-    if (const auto ok = model_->trunk().enter(c.num_hidden_layers); !ok) return ok;
-    if (on_token) {
-        run_head(step, snapshots, 0, on_token);
-    } else if (last_block || trace_) {
-        run_head(step, snapshots, tokens - 1, nullptr);
+    if (on_token || last_block || trace_) {
+        if (const auto ok = model_->trunk().enter(c.num_hidden_layers); !ok) return ok;
+        run_head(step, snapshots, on_token ? 0 : tokens - 1, on_token);
     }
+    state_.position += tokens;
+    broken_ = false;
     return {};
 }
 

@@ -16,11 +16,14 @@
 #include <span>
 #include <vector>
 
+#include "engine/checkpoints.h"
 #include "engine/executor.h"
+#include "engine/history.h"
 #include "engine/look_ahead.h"
 #include "engine/model.h"
 #include "engine/parallel.h"
 #include "engine/profile.h"
+#include "engine/session_file.h"
 #include "engine/state.h"
 #include "engine/trace.h"
 #include "engine/workspace.h"
@@ -29,6 +32,9 @@
 namespace waste::engine {
 
 inline constexpr int64_t kDefaultBlockTokens = 512;
+inline constexpr int kMostCheckpoints = 1024;
+
+enum class KdaForm : uint8_t;  // layers/step.h
 
 struct SessionOptions {
     int64_t context_length = 4096;  ///< most positions the sequence may have
@@ -40,12 +46,22 @@ struct SessionOptions {
     int threads = available_cpus();
     /// Start reads of the experts that the next layer is likely to choose; for models whose experts stream.
     bool look_ahead = true;
-    CpuBinding binding;  ///< of the threads, the one that creates the session included
+    CpuBinding binding;   ///< of the threads, the one that creates the session included
+    int checkpoints = 0;  ///< most states to go back to that are kept; Checkpoints::bytes() each
+    /// One is kept at every turn and whenever so many tokens have passed, a multiple of kernels::kKdaChunk.
+    int64_t checkpoint_interval = 4096;
 
-    WorkspaceShape workspace() const;
+    SessionShape shape() const;
 };
 
-/// One sequence and the threads that compute it. Used by one thread at a time.
+/// What going back cost.
+struct Rewound {
+    int64_t evaluated = 0;  ///< tokens between a checkpoint and the position, which were computed again
+    std::string warning;    ///< a checkpoint in a file that was damaged and passed over; empty: none
+};
+
+/// One sequence, everything it carries, and the threads that compute it. Used by one thread at a time; sessions of one
+/// model do not touch each other.
 class Session {
   public:
     static Result<Session> create(const Model& model, const SessionOptions& options);
@@ -58,7 +74,7 @@ class Session {
 
     /// Appends tokens to the sequence, computed in blocks. Without `on_token` only the last token's logits are
     /// computed. Ids outside the vocabulary and sequences past the context are refused before anything is
-    /// computed. After any other error the sequence is unusable until clear().
+    /// computed. After any other error the sequence is unusable until rewind() or clear().
     ///
     /// Bits: KDA evaluates tokens that fill an aligned chunk of 64 positions within one feed in another form than
     /// single ones (kernels/kda.h), so feeding a sequence in other pieces may differ by rounding. The same calls
@@ -66,10 +82,33 @@ class Session {
     Result<void> feed(std::span<const int32_t> ids, const OnToken& on_token = nullptr,
                       const OnBlock& on_block = nullptr);
 
-    /// Of the last token fed [vocab_size]; valid until the next feed.
+    /// Of the last token [vocab_size]; valid until the next feed. Empty where they were not computed: before the first
+    /// token, and where a feed was stopped.
     std::span<const float> logits() const;
 
-    int64_t position() const { return state_.position; }
+    /// A turn of a conversation begins with the next token. Keeps a checkpoint.
+    void begin_turn(TurnRole role);
+    /// How tokens are drawn from here on. What is drawn at a position depends on the logits, the position and the seed
+    /// alone, so that a session that goes back draws the same again.
+    void set_sampler(const SamplerOptions& options);
+    SamplerOptions sampler() const;  ///< with the seed of the next token
+
+    /// Back to where the sequence had only `position` tokens: from the nearest checkpoint on, what is missing is
+    /// evaluated again in the form it was evaluated in, so what comes out has the bits of a session that never went
+    /// further. (Where `position` lies inside a chunk that was evaluated as one, those of a session that was fed up to
+    /// there.) `on_block` as for feed(); stopped by it the sequence ends earlier. Also mends a session after an error.
+    Result<Rewound> rewind(int64_t position, const OnBlock& on_block = nullptr);
+
+    /// Writes everything to a file, which appears whole or not at all; what another file of this session holds
+    /// already is taken from there. A file in its place that is not this session's is refused unless `replace`.
+    Result<SaveReport> save(const std::string& path, const SaveOptions& options = {});
+    /// Takes the place of whatever this session was. After an error it is empty.
+    Result<void> load(const SavedSession& saved);
+
+    const History& history() const { return history_; }
+    std::span<const int32_t> tokens() const { return history_.tokens; }
+    std::span<const Checkpoint> checkpoints() const { return checkpoints_.kept(); }
+    int64_t position() const { return history_.position(); }
     int64_t context_length() const { return state_.context_length; }
     const SequenceState& state() const { return state_; }
     const Executor& executor() const { return *executor_; }
@@ -82,10 +121,24 @@ class Session {
     void set_profile(Profile* profile) { profile_ = profile; }
 
   private:
-    Session(const Model& model, SequenceState state, Workspace workspace, std::unique_ptr<Executor> executor,
-            const SessionOptions& options);
+    Session(const Model& model, SequenceState state, Checkpoints checkpoints, Workspace workspace,
+            std::unique_ptr<Executor> executor, const SessionOptions& options);
     Result<void> check(std::span<const int32_t> ids) const;
-    Result<void> forward(std::span<const int32_t> ids, bool last_block, const OnToken& on_token);
+    /// Tokens that may be computed together from here on.
+    int64_t block_at_position() const;
+    Result<void> forward(std::span<const int32_t> ids, KdaForm form, bool last_block,
+                         const OnToken& on_token);
+    /// The last state to go on from in order to stand at `position` with logits.
+    void go_back(int64_t position, std::string& warning);
+    Result<void> evaluate_again(const History& history, const OnBlock& on_block, int64_t& evaluated);
+    void keep_on_grid(int64_t position_before);
+    Result<void> write_sections(container::SectionWriter& writer, const SaveOptions& options) const;
+    Result<void> write_recurrent(container::SectionWriter& writer, int64_t copy,
+                                 std::span<const float> recurrent, std::span<const float> logits,
+                                 const SaveOptions& options) const;
+    Result<void> write_latents(container::SectionWriter& writer, const SaveOptions& options) const;
+    Result<void> write_checkpoints(container::SectionWriter& writer, const SaveOptions& options) const;
+    Result<void> read_sections(const SavedSession& saved);
     Result<void> run_layer(struct Step& step, int64_t layer, int64_t& snapshots);
     void guess_next(struct Step& step, int64_t layer, int64_t snapshots, Guess when);
     void run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token);
@@ -94,12 +147,19 @@ class Session {
                       std::span<const float> norm_weight, int64_t begin, float* out);
 
     const Model* model_;
-    SequenceState state_;
+    SequenceState state_;  ///< its position is history_'s, but for a broken session
+    History history_;
+    SamplerOptions sampler_;
+    Checkpoints checkpoints_;
+    int64_t checkpoint_interval_;
+    /// The file that was last saved or loaded, and up to which position its latents are still those in memory.
+    std::shared_ptr<const container::SectionFile> file_;
+    int64_t unchanged_ = 0;
     Workspace workspace_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<LookAhead> look_ahead_;  ///< null: off
     int64_t block_tokens_;
-    const float* logits_;  ///< the last token's row in the workspace
+    const float* logits_ = nullptr;  ///< the last token's row in the workspace
     Trace* trace_ = nullptr;
     Profile* profile_ = nullptr;
     bool broken_ = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/buffer.h"
@@ -46,6 +47,10 @@ class SequenceState {
 
     /// Back to the empty sequence.
     void clear();
+    /// What a token replaces instead of appending to it: states and rings of all KDA layers in their order, as many
+    /// floats each.
+    std::span<const float> recurrent() const { return {memory_.data(), static_cast<size_t>(fixed_floats_)}; }
+    std::span<float> recurrent() { return {memory_.data(), static_cast<size_t>(fixed_floats_)}; }
 
   private:
     Buffer memory_;

@@ -54,7 +54,7 @@ int64_t span_count(int64_t positions) {
     return (positions + kernels::kMlaSpan - 1) / kernels::kMlaSpan;
 }
 
-void carve_mixers(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+void carve_mixers(Carver& take, const ModelConfig& c, const SessionShape& shape, Workspace& w) {
     const int64_t t = shape.block_tokens, width = c.kda_width(), heads = c.num_attention_heads;
     w.gate = take.floats(t * mixer_width(c));
     w.mixer_out = take.floats(t * mixer_width(c));
@@ -79,7 +79,7 @@ void carve_mixers(Carver& take, const ModelConfig& c, const WorkspaceShape& shap
     w.partial_weighted = take.floats(w.partials * heads * c.kv_lora_rank);
 }
 
-void carve_feed_forward(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+void carve_feed_forward(Carver& take, const ModelConfig& c, const SessionShape& shape, Workspace& w) {
     const int64_t t = shape.block_tokens, top_k = c.num_experts_per_token;
     const int64_t expert_in = c.expert_input_size(), inner = c.moe_intermediate_size;
     const int64_t tile = std::min(t, mlp_tile(c));
@@ -97,7 +97,7 @@ void carve_feed_forward(Carver& take, const ModelConfig& c, const WorkspaceShape
     w.mlp_out = take.floats(t * c.hidden_size);
 }
 
-void carve(Carver& take, const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+void carve(Carver& take, const ModelConfig& c, const SessionShape& shape, Workspace& w) {
     using kernels::padded_cols;
     const int64_t t = shape.block_tokens, d = c.hidden_size;
     w.stream = take.floats(t * d);
@@ -132,7 +132,7 @@ void carve_expert(Carver& take, const ModelConfig& c, ExpertScratch& s) {
 }
 
 /// Only what counting needs: no list is allocated for a block that may be huge.
-Workspace countable(const ModelConfig& c, const WorkspaceShape& shape) {
+Workspace countable(const ModelConfig& c, const SessionShape& shape) {
     Workspace w;
     const int64_t several = std::max(c.num_attention_heads, c.num_experts_per_token);
     w.inputs.resize(static_cast<size_t>(several));
@@ -140,29 +140,29 @@ Workspace countable(const ModelConfig& c, const WorkspaceShape& shape) {
     return w;
 }
 
-int64_t float_bytes(const ModelConfig& c, const WorkspaceShape& shape) {
+int64_t float_bytes(const ModelConfig& c, const SessionShape& shape) {
     Workspace counted = countable(c, shape);
     Carver take(nullptr);
     carve(take, c, shape, counted);
     return take.used() * static_cast<int64_t>(sizeof(float));
 }
 
-int64_t most_pairs(const ModelConfig& c, const WorkspaceShape& shape) {
+int64_t most_pairs(const ModelConfig& c, const SessionShape& shape) {
     return shape.block_tokens * c.num_experts_per_token;
 }
-int64_t most_expert_tasks(const ModelConfig& c, const WorkspaceShape& shape) {
+int64_t most_expert_tasks(const ModelConfig& c, const SessionShape& shape) {
     // Every expert may have a last task that is not full.
     const int64_t pairs = most_pairs(c, shape);
     return std::min(pairs, pairs / kExpertTile + c.num_experts);
 }
 
 /// Of those lists that grow with the block.
-int64_t list_bytes(const ModelConfig& c, const WorkspaceShape& shape) {
+int64_t list_bytes(const ModelConfig& c, const SessionShape& shape) {
     constexpr int64_t kPair = sizeof(int32_t) + 2 * sizeof(int64_t), kTask = sizeof(ExpertTask);
     return kPair * most_pairs(c, shape) + kTask * most_expert_tasks(c, shape);
 }
 
-void allocate_lists(const ModelConfig& c, const WorkspaceShape& shape, Workspace& w) {
+void allocate_lists(const ModelConfig& c, const SessionShape& shape, Workspace& w) {
     const auto top_k = static_cast<size_t>(c.num_experts_per_token);
     const auto pairs = static_cast<size_t>(most_pairs(c, shape));
     w.expert_matrices.resize(3 * top_k);
@@ -184,11 +184,11 @@ int64_t mlp_tile(const ModelConfig& config) {
     return std::clamp(kMlpTileFloats / widest_mlp(config), kLeastMlpTile, kMostBlockTokens);
 }
 
-int64_t Workspace::bytes(const ModelConfig& config, const WorkspaceShape& shape) {
+int64_t Workspace::bytes(const ModelConfig& config, const SessionShape& shape) {
     return float_bytes(config, shape) + list_bytes(config, shape);
 }
 
-Result<Workspace> Workspace::allocate(const ModelConfig& config, const WorkspaceShape& shape) {
+Result<Workspace> Workspace::allocate(const ModelConfig& config, const SessionShape& shape) {
     Workspace out = countable(config, shape);
     auto memory =
         Buffer::allocate(float_bytes(config, shape) / static_cast<int64_t>(sizeof(float)), "activations");

@@ -26,10 +26,12 @@ inline constexpr int64_t kMlaTile = 64, kExpertTile = 48, kHeadTile = 8;
 /// The same for a dense MLP, whose intermediate size may be many times the hidden size.
 int64_t mlp_tile(const ModelConfig& config);
 
-struct WorkspaceShape {
+/// What decides on a session's memory.
+struct SessionShape {
     int64_t block_tokens;  ///< most tokens computed together
     int64_t context_length;
     int threads;
+    int checkpoints = 0;  ///< kept beside the workspace
 };
 
 /// Some of an expert's tokens: rows [begin, begin + count) of `pairs`.
@@ -95,8 +97,8 @@ struct Workspace {
 
     std::vector<float*> scratch;  ///< [threads], each for what one task needs
 
-    static Result<Workspace> allocate(const ModelConfig& config, const WorkspaceShape& shape);
-    static int64_t bytes(const ModelConfig& config, const WorkspaceShape& shape);
+    static Result<Workspace> allocate(const ModelConfig& config, const SessionShape& shape);
+    static int64_t bytes(const ModelConfig& config, const SessionShape& shape);
 
   private:
     Buffer memory_;

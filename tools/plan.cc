@@ -19,7 +19,7 @@ namespace waste::tools {
 namespace {
 
 using engine::PlannedModel;
-using engine::WorkspaceShape;
+using engine::SessionShape;
 
 constexpr const char* kAbout =
     "Says what a model needs of memory, line by line, how it would run on this machine, what a token reads, "
@@ -119,16 +119,16 @@ std::optional<MachineReport> read_machine() {
     return MachineReport{*memory, *now, *engines, *facts};
 }
 
-WorkspaceShape shape_of(const Arguments& arguments, int64_t context_length) {
+SessionShape shape_of(const Arguments& arguments, int64_t context_length) {
     engine::SessionOptions options;
     options.context_length = context_length;
     options.block_tokens = arguments.block_tokens;
     options.threads = engine::choose_placement(arguments.threads).threads;
-    return options.workspace();
+    return options.shape();
 }
 
 /// The budgets worth comparing, in order, each once, without those that are too small.
-std::vector<BudgetRow> compare_budgets(const PlanReport& report, const WorkspaceShape& shape) {
+std::vector<BudgetRow> compare_budgets(const PlanReport& report, const SessionShape& shape) {
     const PlannedModel& model = report.model;
     const auto run_with = [&](std::optional<uint64_t> budget) {
         return engine::plan_run(model.config, model.sizes, shape, budget, std::nullopt);
@@ -179,7 +179,7 @@ int plan(const Arguments& arguments) {
     const auto facts = found.machine ? std::optional(found.machine->facts) : std::nullopt;
     const auto usable = facts ? std::optional(facts->usable_bytes) : std::nullopt;
     for (const int64_t length : *contexts) {
-        const WorkspaceShape shape = shape_of(arguments, length);
+        const SessionShape shape = shape_of(arguments, length);
         found.contexts.push_back(
             {engine::plan(model->config, model->sizes, shape, usable),
              engine::plan_run(model->config, model->sizes, shape, arguments.budget_bytes, facts)});

@@ -63,6 +63,7 @@ inline constexpr PlanRow kPlanRows[] = {
     {"KDA states", "kda_state_bytes", &engine::Plan::kda_state_bytes},
     {"convolution windows", "conv_ring_bytes", &engine::Plan::conv_ring_bytes},
     {"MLA latents", "mla_latent_bytes", &engine::Plan::mla_latent_bytes},
+    {"checkpoints of a session", "checkpoint_bytes", &engine::Plan::checkpoint_bytes},
     {"activations", "activation_bytes", &engine::Plan::activation_bytes},
     {"experts, two layers' choice", "least_cache_bytes", &engine::Plan::least_cache_bytes},
     {"program", "program_bytes", &engine::Plan::program_bytes},

@@ -203,7 +203,7 @@ int answer(const Arguments& arguments, const engine::Model& model, engine::Sessi
     engine::Generation generation{{}, engine::StopReason::interrupted, std::nullopt};
     if (*fed) {
         generation =
-            engine::generate(session, prompt.ids, options, [&](int32_t id) { return output.push(id); });
+            engine::generate(session, options, [&](int32_t id) { return output.push(id); });
         output.finish();
     }
     session.set_profile(nullptr);
@@ -217,7 +217,7 @@ int answer(const Arguments& arguments, const engine::Model& model, engine::Sessi
     if (*fed) statistics.prompt_tokens = prompt.ids.size();
     const auto drive_after = container::drive_bytes_read();
     if (drive_before && drive_after) statistics.drive_bytes = *drive_after - *drive_before;
-    if (arguments.json) print_json(model, output, generation, statistics, options.sampler.seed);
+    if (arguments.json) print_json(model, output, generation, statistics, session.sampler().seed);
     if (!arguments.quiet)
         print_statistics(statistics, generation.reason,
                          generation.reason != engine::StopReason::stop_token && output.cut_in_reasoning());
@@ -277,6 +277,7 @@ int run(Arguments& arguments) {
     const LearnedUses learned(*model, arguments.model.memory);
     auto session = engine::Session::create(*model, *options);
     if (!session) return report(session.error());
+    session->set_sampler(arguments.sampler);
     const engine::MemoryWatch watch(model->experts());
     catch_interrupts();
     if (arguments.verbose) {
@@ -289,7 +290,7 @@ int run(Arguments& arguments) {
     }
     const ReplyOutput::Style style{arguments.json, arguments.quiet, arguments.think};
     ReplyOutput output(text, prompt->chat, arguments.stop, style);
-    const engine::GenerateOptions generation{arguments.max_tokens, arguments.sampler, *stop_ids};
+    const engine::GenerateOptions generation{arguments.max_tokens, *stop_ids};
     if (arguments.routing_trace.empty())
         return answer(arguments, *model, *session, *prompt, generation, output);
     auto trace = engine::RoutingTrace::create(arguments.routing_trace, config, arguments.trace_scores);

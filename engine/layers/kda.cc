@@ -94,10 +94,11 @@ void kda_layer(Step& step, const KdaWeights& weights, KdaState& state, const flo
         const Timed timed(step.profile, Component::kda_heads);
         step.executor.pool().run(c.kda_num_heads, [&](int64_t head, int thread) {
             float* scratch = w.scratch[static_cast<size_t>(thread)];
+            // Less than a chunk at a time is never evaluated as one.
+            const int64_t piece = step.form == KdaForm::chunks ? kernels::kKdaChunk : kernels::kKdaChunk / 2;
             for (int64_t begin = 0; begin < step.tokens;) {
-                const int64_t left_in_chunk =
-                    kernels::kKdaChunk - (step.position + begin) % kernels::kKdaChunk;
-                const int64_t end = std::min(step.tokens, begin + left_in_chunk);
+                const int64_t left_in_piece = piece - (step.position + begin) % piece;
+                const int64_t end = std::min(step.tokens, begin + left_in_piece);
                 run_tokens(step, weights, state, head, begin, end, scratch);
                 begin = end;
             }

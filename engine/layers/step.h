@@ -18,6 +18,10 @@
 
 namespace waste::engine {
 
+/// How KDA evaluates tokens that fill an aligned chunk of kernels::kKdaChunk positions: as chunks, or like all others
+/// token by token. The results differ by rounding.
+enum class KdaForm : uint8_t { chunks, tokens };
+
 struct Step {
     const ModelConfig& config;
     const container::Container& container;
@@ -27,6 +31,7 @@ struct Step {
     Workspace& workspace;
     int64_t position;  ///< of the block's first token, from 0
     int64_t tokens;    ///< in the block, at least 1
+    KdaForm form;
     Trace* trace;      ///< may be null
     Profile* profile;  ///< may be null
 };

@@ -42,12 +42,12 @@ Result<Sampler> Sampler::create(const SamplerOptions& options, int64_t vocab_siz
     return Sampler(options, static_cast<size_t>(vocab_size));
 }
 
-Sampler::Sampler(const SamplerOptions& options, size_t vocab_size)
-    : options_(options), state_(options.seed), logits_(vocab_size) {
+Sampler::Sampler(const SamplerOptions& options, size_t vocab_size) : options_(options), logits_(vocab_size) {
     candidates_.reserve(vocab_size);
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> recent) {
+Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const int32_t> recent,
+                                int64_t position) {
     if (logits.size() != logits_.size()) {
         return fail(ErrorKind::invalid, "sampler",
                     fmt::format("{} logits for a vocabulary of {}", logits.size(), logits_.size()));
@@ -61,7 +61,7 @@ Result<int32_t> Sampler::sample(std::span<const float> logits, std::span<const i
     weigh();
     keep_top_k();
     keep_top_p();
-    return draw();
+    return draw(position);
 }
 
 void Sampler::penalize(std::span<const float> logits, std::span<const int32_t> recent) {
@@ -132,7 +132,7 @@ void Sampler::keep_top_p() {
     std::reverse(candidates_.begin(), candidates_.end());
 }
 
-int32_t Sampler::draw() {
+int32_t Sampler::draw(int64_t position) const {
     double largest = 0.0;
     for (const Candidate& candidate : candidates_) largest = std::max(largest, candidate.weight);
     const double floor = double{options_.min_p} * largest;
@@ -140,7 +140,7 @@ int32_t Sampler::draw() {
     for (const Candidate& candidate : candidates_)
         total += candidate.weight >= floor ? candidate.weight : 0.0;
 
-    double left = next_uniform() * total;
+    double left = uniform(position) * total;
     int32_t chosen = candidates_.front().id;
     for (const Candidate& candidate : candidates_) {
         if (candidate.weight < floor || candidate.weight == 0.0) continue;
@@ -151,10 +151,10 @@ int32_t Sampler::draw() {
     return chosen;
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): one word of state, every seed is good. 53 bits in [0, 1).
-double Sampler::next_uniform() {
-    state_ += 0x9E3779B97F4A7C15u;
-    uint64_t z = state_;
+/// The number of that position in the sequence of SplitMix64 (Steele, Lea and Flood, 2014): every seed is good. 53 bits
+/// in [0, 1).
+double Sampler::uniform(int64_t position) const {
+    uint64_t z = options_.seed + (static_cast<uint64_t>(position) + 1) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     z ^= z >> 31;

@@ -8,7 +8,8 @@
 //   4. top-p: of these, the fewest, largest first, whose share of the weight left is at least `top_p`. 1 is
 //      off.
 //   5. min-p: of these, those of at least `min_p` times the largest weight. 0 is off.
-//   6. One draw in proportion to the weights.
+//   6. One draw in proportion to the weights: a function of the seed and of the position it is drawn for, so that a
+//      sequence that goes back, or is restored, draws as it did.
 //
 // Logits that are NaN or -infinity are never chosen; +infinity beats everything finite.
 #pragma once
@@ -35,19 +36,15 @@ struct SamplerOptions {
 /// An error names the option and the values it can have.
 Result<void> validate(const SamplerOptions& options);
 
-/// Same options, logits and state: same token. One thread.
+/// Same options, logits and position: same token. One thread.
 class Sampler {
   public:
     static Result<Sampler> create(const SamplerOptions& options, int64_t vocab_size);
 
-    /// `logits [vocab_size]`; `recent`: the tokens so far, oldest first. An error if the sizes differ or no
-    /// logit can be chosen. Allocates nothing unless it fails. Cost: O(vocab_size), plus the log of it for
-    /// each token that passes top-k or top-p.
-    Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> recent);
-
-    /// The generator's whole state: saved and set again, the draws go on where they were.
-    uint64_t state() const { return state_; }
-    void set_state(uint64_t state) { state_ = state; }
+    /// `logits [vocab_size]`; `recent`: the tokens so far, oldest first; `position` of the token to be. An error if the
+    /// sizes differ or no logit can be chosen. Allocates nothing unless it fails. Cost: O(vocab_size), plus the log of
+    /// it for each token that passes top-k or top-p.
+    Result<int32_t> sample(std::span<const float> logits, std::span<const int32_t> recent, int64_t position);
 
   private:
     struct Candidate {
@@ -67,11 +64,10 @@ class Sampler {
     void weigh();
     void keep_top_k();
     void keep_top_p();
-    int32_t draw();
-    double next_uniform();
+    int32_t draw(int64_t position) const;
+    double uniform(int64_t position) const;
 
     SamplerOptions options_;
-    uint64_t state_;
     std::vector<float> logits_;          ///< [vocab_size], after the penalty
     std::vector<Candidate> candidates_;  ///< at most vocab_size
 };

@@ -30,7 +30,7 @@ TEST_P(Allocation, NoneWhileATokenIsFed) {
 
 /// What the plan calls a session's own, for these options.
 std::vector<int64_t> planned_blocks(const engine::Model& model, const engine::SessionOptions& options) {
-    const engine::Plan plan = engine::plan(model.config(), {}, options.workspace(), std::nullopt);
+    const engine::Plan plan = engine::plan(model.config(), {}, options.shape(), std::nullopt);
     return {static_cast<int64_t>(plan.kda_state_bytes + plan.conv_ring_bytes + plan.mla_latent_bytes),
             static_cast<int64_t>(plan.activation_bytes)};
 }

@@ -94,9 +94,11 @@ TEST(Demo, GreedyTokensAreTheCards) {
         ASSERT_TRUE(session.feed(ids));
         engine::GenerateOptions options;
         options.max_tokens = static_cast<int64_t>(expected.size());
-        options.sampler.temperature = 0;
-        const auto generation = engine::generate(session, ids, options,
-                                                 [](int32_t) { return engine::OnTokenAnswer::keep_going; });
+        engine::SamplerOptions greedy;
+        greedy.temperature = 0;
+        session.set_sampler(greedy);
+        const auto generation =
+            engine::generate(session, options, [](int32_t) { return engine::OnTokenAnswer::keep_going; });
         ASSERT_FALSE(generation.error) << generation.error->text();
         EXPECT_EQ(generation.ids, expected) << prompt["prompt"];
     }

@@ -61,9 +61,11 @@ class Generate : public ::testing::Test {
     engine::Generation run(GenerateOptions options, int64_t context_length = 64) {
         Session session = open(context_length);
         EXPECT_TRUE(session.feed(prompt_));
-        options.sampler.temperature = 0;
+        engine::SamplerOptions greedy;
+        greedy.temperature = 0;
+        session.set_sampler(greedy);
         auto generation =
-            engine::generate(session, prompt_, options, [](int32_t) { return OnTokenAnswer::keep_going; });
+            engine::generate(session, options, [](int32_t) { return OnTokenAnswer::keep_going; });
         if (generation.error) throw std::runtime_error(generation.error->text());
         return generation;
     }
@@ -100,7 +102,7 @@ TEST_F(Generate, CallerMayStop) {
     Session session = open(64);
     ASSERT_TRUE(session.feed(prompt_));
     int seen = 0;
-    const auto generation = engine::generate(session, prompt_, {}, [&seen](int32_t) {
+    const auto generation = engine::generate(session, {}, [&seen](int32_t) {
         return ++seen == 3 ? OnTokenAnswer::interrupt : OnTokenAnswer::keep_going;
     });
     EXPECT_EQ(generation.reason, StopReason::interrupted);
@@ -113,9 +115,10 @@ TEST_F(Generate, SeedDecides) {
         EXPECT_TRUE(session.feed(prompt_));
         GenerateOptions options;
         options.max_tokens = 12;
-        options.sampler.seed = seed;
-        return engine::generate(session, prompt_, options, [](int32_t) { return OnTokenAnswer::keep_going; })
-            .ids;
+        engine::SamplerOptions sampler;
+        sampler.seed = seed;
+        session.set_sampler(sampler);
+        return engine::generate(session, options, [](int32_t) { return OnTokenAnswer::keep_going; }).ids;
     };
     EXPECT_EQ(draw(1), draw(1));
     EXPECT_NE(draw(1), draw(2));

@@ -25,7 +25,7 @@ Plan plan_of(const PlannedModel& model, int64_t context_length, std::optional<ui
     engine::SessionOptions options;
     options.context_length = context_length;
     options.threads = 2;
-    return plan(model.config, model.sizes, options.workspace(), usable);
+    return plan(model.config, model.sizes, options.shape(), usable);
 }
 
 /// The least memory whose safe part holds `bytes`.

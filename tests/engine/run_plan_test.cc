@@ -17,12 +17,12 @@ using waste::test::planned;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20, kGiB = uint64_t{1} << 30;
 
-WorkspaceShape shape_of(int64_t context_length, int64_t block_tokens = kDefaultBlockTokens) {
+SessionShape shape_of(int64_t context_length, int64_t block_tokens = kDefaultBlockTokens) {
     SessionOptions options;
     options.context_length = context_length;
     options.block_tokens = block_tokens;
     options.threads = 2;
-    return options.workspace();
+    return options.shape();
 }
 
 Result<RunPlan> run_of(const PlannedModel& model, std::optional<uint64_t> budget,

@@ -258,8 +258,8 @@ TEST(SynthPresets, K3IsPlannedAsKimiK3) {
     SessionOptions session;
     session.context_length = 4096;
     session.threads = 16;
-    const Plan a = plan(preset.config, preset.sizes, session.workspace(), std::nullopt);
-    const Plan b = plan(release.config, release.sizes, session.workspace(), std::nullopt);
+    const Plan a = plan(preset.config, preset.sizes, session.shape(), std::nullopt);
+    const Plan b = plan(release.config, release.sizes, session.shape(), std::nullopt);
     EXPECT_EQ(a.floor_bytes, b.floor_bytes);
     EXPECT_EQ(a.expert_read_bytes, b.expert_read_bytes);
 }

@@ -25,7 +25,7 @@ Sampler make(const SamplerOptions& options, size_t vocab_size) {
 
 int32_t sample_once(const SamplerOptions& options, const Logits& logits,
                     const std::vector<int32_t>& recent = {}) {
-    const auto id = make(options, logits.size()).sample(logits, recent);
+    const auto id = make(options, logits.size()).sample(logits, recent, 0);
     EXPECT_TRUE(id) << id.error().text();
     return id.value_or(-1);
 }
@@ -35,7 +35,7 @@ std::map<int32_t, double> shares(const SamplerOptions& options, const Logits& lo
                                  const std::vector<int32_t>& recent = {}) {
     Sampler sampler = make(options, logits.size());
     std::map<int32_t, double> counts;
-    for (int i = 0; i < kDraws; ++i) counts[sampler.sample(logits, recent).value()] += 1.0;
+    for (int i = 0; i < kDraws; ++i) counts[sampler.sample(logits, recent, 0).value()] += 1.0;
     for (auto& [id, count] : counts) count /= kDraws;
     return counts;
 }
@@ -74,13 +74,6 @@ TEST(Sampler, IsGreedyAtTemperatureZero) {
     EXPECT_EQ(sample_once(with(0), {-3, -1, -2}), 1);
     EXPECT_EQ(sample_once(with(0), {kNan, -5, kNan}), 1);
     EXPECT_EQ(sample_once(with(0), {5, kInfinity, 6}), 1);
-}
-
-TEST(Sampler, GreedyDrawsNothing) {
-    Sampler sampler = make(with(0), 2);
-    const uint64_t state = sampler.state();
-    ASSERT_TRUE(sampler.sample(Logits{1, 2}, {}));
-    EXPECT_EQ(sampler.state(), state);
 }
 
 TEST(Sampler, FollowsTheDistribution) {
@@ -152,7 +145,7 @@ TEST(Sampler, NeverChoosesNanOrMinusInfinity) {
     for (const float temperature : {0.0f, 1.0f}) {
         EXPECT_EQ(sample_once(with(temperature), {kNan, -kInfinity, -1e30f, kNan}), 2);
         for (const Logits& hopeless : {Logits{kNan, kNan}, Logits{-kInfinity, kNan}}) {
-            const auto id = make(with(temperature), 2).sample(hopeless, {});
+            const auto id = make(with(temperature), 2).sample(hopeless, {}, 0);
             ASSERT_FALSE(id);
             EXPECT_EQ(id.error().text(), "sampler: no logit is a number: the model's output is unusable");
         }
@@ -161,30 +154,22 @@ TEST(Sampler, NeverChoosesNanOrMinusInfinity) {
     expect_distribution(shares(with(1), {0, kInfinity, 5, kInfinity}), {{1, 0.5}, {3, 0.5}});
 }
 
-std::vector<int32_t> draw_many(Sampler& sampler, const Logits& logits) {
+std::vector<int32_t> draw_many(const SamplerOptions& options, const Logits& logits, int64_t position) {
+    Sampler sampler = make(options, logits.size());
     std::vector<int32_t> ids(20);
-    for (int32_t& id : ids) id = sampler.sample(logits, {}).value();
+    for (int32_t& id : ids) id = sampler.sample(logits, {}, position++).value();
     return ids;
 }
 
-TEST(Sampler, RepeatsItselfFromTheSameState) {
+TEST(Sampler, DrawsByPosition) {
     const Logits logits(1000, 0.0f);
-    Sampler first = make(with(1), logits.size());
-    Sampler second = make(with(1), logits.size());
-    const std::vector<int32_t> ids = draw_many(first, logits);
-    EXPECT_EQ(draw_many(second, logits), ids);
-
-    const uint64_t state = first.state();
-    const std::vector<int32_t> next_ids = draw_many(first, logits);
-    EXPECT_NE(next_ids, ids);
-    Sampler resumed = make(with(1), logits.size());
-    resumed.set_state(state);
-    EXPECT_EQ(draw_many(resumed, logits), next_ids);
-
+    const std::vector<int32_t> ids = draw_many(with(1), logits, 0);
+    EXPECT_EQ(draw_many(with(1), logits, 0), ids);
+    const std::vector<int32_t> later = draw_many(with(1), logits, 10);
+    EXPECT_TRUE(std::equal(ids.begin() + 10, ids.end(), later.begin())) << "whatever was drawn before";
     SamplerOptions other = with(1);
     other.seed = 8;
-    Sampler third = make(other, logits.size());
-    EXPECT_NE(draw_many(third, logits), ids);
+    EXPECT_NE(draw_many(other, logits, 0), ids);
 }
 
 // The published first values of SplitMix64 from seed 1234567.
@@ -193,14 +178,15 @@ TEST(Sampler, DrawsFromSplitMix64) {
     options.seed = 1234567;
     const Logits logits(1000, 0.0f);
     Sampler sampler = make(options, logits.size());
+    int64_t position = 0;
     for (const uint64_t value : {6457827717110365317u, 3203168211198807973u, 9817491932198370423u}) {
         const auto expected = static_cast<int32_t>(static_cast<double>(value >> 11) * 0x1.0p-53 * 1000.0);
-        EXPECT_EQ(sampler.sample(logits, {}).value(), expected);
+        EXPECT_EQ(sampler.sample(logits, {}, position++).value(), expected);
     }
 }
 
 TEST(Sampler, RefusesLogitsOfAnotherSize) {
-    EXPECT_EQ(make(with(1), 3).sample(Logits{1, 2}, {}).error().text(),
+    EXPECT_EQ(make(with(1), 3).sample(Logits{1, 2}, {}, 0).error().text(),
               "sampler: 2 logits for a vocabulary of 3");
 }
 

@@ -1,0 +1,460 @@
+// A session that was saved and loaded, or that went back, must go on as if it had never stopped or strayed: bit for bit.
+#include "engine/session.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "container/file.h"
+#include "engine/generate.h"
+#include "kernels/float16.h"
+#include "tests/support/converted.h"
+#include "tests/support/random_model.h"
+
+namespace waste::test {
+namespace {
+
+using engine::Arrangement;
+using engine::Model;
+using engine::SavedSession;
+using engine::SaveOptions;
+using engine::Session;
+using engine::SessionOptions;
+using engine::StateFormat;
+using engine::TurnRole;
+
+constexpr int64_t kChunk = kernels::kKdaChunk;
+
+std::vector<int32_t> arbitrary_ids(const Model& model, int64_t count, int64_t start = 7) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < count; i++) {
+        ids.push_back(static_cast<int32_t>((start + 61 * i) % model.config().vocab_size));
+    }
+    return ids;
+}
+
+SessionOptions options_for(int64_t context_length, int threads = 2, int checkpoints = 0) {
+    SessionOptions options;
+    options.context_length = context_length;
+    options.threads = threads;
+    options.checkpoints = checkpoints;
+    return options;
+}
+
+Session open(const Model& model, const SessionOptions& options) {
+    auto session = Session::create(model, options);
+    if (!session) throw std::runtime_error(session.error().text());
+    return std::move(*session);
+}
+
+void feed(Session& session, std::span<const int32_t> ids) {
+    if (const auto ok = session.feed(ids); !ok) throw std::runtime_error(ok.error().text());
+}
+
+std::vector<float> logits_of(const Session& session) {
+    return {session.logits().begin(), session.logits().end()};
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+    return a.size() == b.size() && !a.empty() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+engine::SamplerOptions drawing(float temperature, uint64_t seed) {
+    engine::SamplerOptions sampler;
+    sampler.temperature = temperature;
+    sampler.seed = seed;
+    return sampler;
+}
+
+std::vector<int32_t> generate(Session& session, int64_t count) {
+    engine::GenerateOptions options;
+    options.max_tokens = count;
+    const auto out =
+        engine::generate(session, options, [](int32_t) { return engine::OnTokenAnswer::keep_going; });
+    if (out.error) throw std::runtime_error(out.error->text());
+    return out.ids;
+}
+
+void load(Session& session, const std::string& path) {
+    const auto saved = SavedSession::open(path);
+    if (!saved) throw std::runtime_error(saved.error().text());
+    if (const auto ok = session.load(*saved); !ok) throw std::runtime_error(ok.error().text());
+}
+
+void save(Session& session, const std::string& path, const SaveOptions& options = {}) {
+    if (const auto ok = session.save(path, options); !ok) throw std::runtime_error(ok.error().text());
+}
+
+class SavedSessions : public ::testing::TestWithParam<std::string> {
+  protected:
+    const Model& model() const { return converted_.model(); }
+    std::string file(const std::string& name = "a.session") const { return directory_.file(name); }
+
+    TempDir directory_;
+    Converted converted_{defaults(GetParam())};
+};
+
+TEST_P(SavedSessions, GoOnAsIfNeverStopped) {
+    constexpr int64_t kAfter = 70;  // crosses the grid of chunks
+    for (const int64_t position : {int64_t{1}, kChunk - 1, kChunk, kChunk + 1, int64_t{1000}}) {
+        for (const float temperature : {0.0f, 1.0f}) {
+            const auto prompt = arbitrary_ids(model(), position);
+            Session unbroken = open(model(), options_for(1200));
+            unbroken.set_sampler(drawing(temperature, 11));
+            feed(unbroken, prompt);
+            const auto expected = generate(unbroken, kAfter);
+
+            Session before = open(model(), options_for(1100, 1));
+            before.set_sampler(drawing(temperature, 11));
+            feed(before, prompt);
+            auto ids = generate(before, 3);
+            save(before, file());
+            Session after = open(model(), options_for(1200, 3));
+            load(after, file());
+            ASSERT_EQ(after.position(), position + 3);
+            EXPECT_TRUE(same_bits(after.logits(), before.logits()));
+            const auto rest = generate(after, kAfter - 3);
+            ids.insert(ids.end(), rest.begin(), rest.end());
+            EXPECT_EQ(ids, expected) << position << " tokens, temperature " << temperature;
+            EXPECT_TRUE(same_bits(after.logits(), unbroken.logits())) << position;
+            EXPECT_TRUE(container::remove_file(file()));
+        }
+    }
+}
+
+TEST_P(SavedSessions, GoOnWhereExpertsAreHeldInAnotherWay) {
+    const auto ids = arbitrary_ids(model(), 200);
+    Session unbroken = open(model(), options_for(300));
+    feed(unbroken, std::span(ids).first(130));
+    feed(unbroken, std::span(ids).subspan(130));
+    Session before = open(model(), options_for(300));
+    feed(before, std::span(ids).first(130));
+    save(before, file());
+
+    auto streaming = Model::open(converted_.directory());
+    ASSERT_TRUE(streaming);
+    Arrangement arrangement;
+    arrangement.experts.slots = 2 * model().config().num_experts_per_token;
+    ASSERT_TRUE(streaming->arrange(arrangement));
+    Session after = open(*streaming, options_for(300));
+    load(after, file());
+    feed(after, std::span(ids).subspan(130));
+    EXPECT_TRUE(same_bits(after.logits(), unbroken.logits()));
+}
+
+TEST_P(SavedSessions, TwoOnOneModelDoNotTouchEachOther) {
+    const auto one = arbitrary_ids(model(), 100), two = arbitrary_ids(model(), 100, 3);
+    const auto alone = [&](const std::vector<int32_t>& ids) {
+        Session session = open(model(), options_for(120));
+        for (const int32_t id : ids) feed(session, {&id, 1});
+        return logits_of(session);
+    };
+    Session first = open(model(), options_for(120)), second = open(model(), options_for(120));
+    for (size_t i = 0; i < one.size(); i++) {
+        feed(first, {&one[i], 1});
+        feed(second, {&two[i], 1});
+    }
+    EXPECT_TRUE(same_bits(first.logits(), alone(one)));
+    EXPECT_TRUE(same_bits(second.logits(), alone(two)));
+}
+
+/// Ten turns of a user and a model: prompts of unequal lengths in one feed each, answers token by token.
+class Chat {
+  public:
+    static constexpr int kTurns = 10;
+    explicit Chat(const Model& model) : model_(model) {}
+
+    void user(Session& session, int turn, int64_t variant = 0) const {
+        session.begin_turn(TurnRole::user);
+        feed(session, arbitrary_ids(model_, 5 + 37 * (turn % 4), 11 * turn + variant));
+    }
+    static void assistant(Session& session) {
+        session.begin_turn(TurnRole::assistant);
+        generate(session, 20);
+    }
+    void talk(Session& session, int from, int to) const {
+        for (int turn = from; turn < to; turn++) {
+            user(session, turn);
+            assistant(session);
+        }
+    }
+
+  private:
+    const Model& model_;
+};
+
+TEST_P(SavedSessions, GoBackToEveryTurn) {
+    const Chat chat(model());
+    for (const int checkpoints : {0, 3, 32}) {
+        Session straying = open(model(), options_for(2000, 2, checkpoints));
+        straying.set_sampler(drawing(1, 5));
+        chat.talk(straying, 0, Chat::kTurns);
+        for (int turn = Chat::kTurns - 1; turn >= 0; turn--) {
+            const auto begin = straying.history().turns[static_cast<size_t>(2 * turn)].begin;
+            ASSERT_TRUE(straying.rewind(begin));
+            ASSERT_EQ(straying.position(), begin);
+            chat.user(straying, turn, 1);
+            Chat::assistant(straying);
+            Session straight = open(model(), options_for(2000));
+            straight.set_sampler(drawing(1, 5));
+            chat.talk(straight, 0, turn);
+            chat.user(straight, turn, 1);
+            Chat::assistant(straight);
+            ASSERT_EQ(straying.history(), straight.history()) << "turn " << turn;
+            ASSERT_TRUE(same_bits(straying.logits(), straight.logits()))
+                << "turn " << turn << ", " << checkpoints << " checkpoints";
+        }
+    }
+}
+
+TEST_P(SavedSessions, GoBackAfterHavingBeenLoaded) {
+    const Chat chat(model());
+    Session straight = open(model(), options_for(2000, 2, 8));
+    straight.set_sampler(drawing(1, 5));
+    chat.talk(straight, 0, Chat::kTurns);
+    save(straight, file());
+    Session loaded = open(model(), options_for(2000, 2, 8));
+    load(loaded, file());
+    ASSERT_EQ(loaded.history(), straight.history());
+    ASSERT_EQ(loaded.checkpoints().size(), straight.checkpoints().size());
+    for (const int turn : {9, 7, 3, 0}) {
+        const auto begin = straight.history().turns[static_cast<size_t>(2 * turn)].begin;
+        const auto a = straight.rewind(begin), b = loaded.rewind(begin);
+        ASSERT_TRUE(a && b);
+        EXPECT_EQ(a->evaluated, b->evaluated);
+        EXPECT_EQ(b->warning, "");
+        EXPECT_TRUE(begin == 0 || same_bits(straight.logits(), loaded.logits()));
+        EXPECT_EQ(loaded.history(), straight.history());
+        save(loaded, file());  // its checkpoints lie in the file that is replaced
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SavedSessions, ::testing::Values("tiny-k3", "tiny-kimi-linear", "odd-k3"),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             std::replace(name.begin(), name.end(), '-', '_');
+                             return name;
+                         });
+
+/// A model like tiny-k3 with a longer context.
+class SessionState : public ::testing::Test {
+  protected:
+    SessionState() : model_(random_model()) {}
+
+    const Model& model() const { return model_; }
+    std::string file(const std::string& name = "a.session") const { return directory_.file(name); }
+
+    TempDir directory_;
+
+  private:
+    Model random_model() const {
+        auto config = nlohmann::json::parse(
+            *container::read_text_file(WASTE_TEST_DATA "/tiny-k3/config.json", 1 << 20));
+        config["text_config"]["max_position_embeddings"] = 1 << 15;
+        const RandomModelRecipe recipe{engine::TrunkRecipe::q4, kernels::Format::mxfp4};
+        const auto written = write_random_model(config.dump(), recipe, 1, file("model.waste"));
+        if (!written) throw std::runtime_error(written.error().text());
+        auto model = Model::open(file("model.waste"));
+        if (!model) throw std::runtime_error(model.error().text());
+        return std::move(*model);
+    }
+
+    Model model_;
+};
+
+TEST_F(SessionState, GoesBackAtTheCostOfTheDistanceFromACheckpoint) {
+    SessionOptions options = options_for(4096, 2, 4);
+    options.checkpoint_interval = 512;
+    Session session = open(model(), options);
+    feed(session, arbitrary_ids(model(), 2000));
+    ASSERT_EQ(session.checkpoints().size(), 3u);
+    const auto near = session.rewind(1600);
+    ASSERT_TRUE(near);
+    EXPECT_EQ(near->evaluated, 1600 - 1536);
+    EXPECT_FALSE(session.logits().empty());
+    const auto nowhere = session.rewind(1600);
+    ASSERT_TRUE(nowhere);
+    EXPECT_EQ(nowhere->evaluated, 0);
+    const auto far = session.rewind(500);
+    ASSERT_TRUE(far);
+    EXPECT_EQ(far->evaluated, 500);
+    EXPECT_TRUE(session.checkpoints().empty());
+}
+
+TEST_F(SessionState, KeepsCheckpointsThatAreNeverFarApart) {
+    SessionOptions options = options_for(20000, 2, 6);
+    options.checkpoint_interval = 64;
+    Session session = open(model(), options);
+    const auto ids = arbitrary_ids(model(), 10000);
+    for (size_t at = 0; at < ids.size(); at += 64) {
+        feed(session, std::span(ids).subspan(at, std::min<size_t>(64, ids.size() - at)));
+    }
+    const auto kept = session.checkpoints();
+    ASSERT_EQ(kept.size(), 6u);
+    EXPECT_EQ(kept.back().position, 9984) << "the last one is the likeliest to be asked for";
+    int64_t before = 0;
+    for (const engine::Checkpoint& checkpoint : kept) {
+        // Ever denser towards the end: none saves more than there is behind it, by much.
+        EXPECT_LT(checkpoint.position - before, 4 * (10000 - before) / 5 + 64) << checkpoint.position;
+        before = checkpoint.position;
+    }
+    EXPECT_GT(kept.front().position, 2000);
+    EXPECT_LT(kept.front().position, 9000);
+}
+
+TEST_F(SessionState, StopsGoingBackWhereItIsAskedTo) {
+    SessionOptions options = options_for(1000);
+    options.block_tokens = 64;
+    Session session = open(model(), options);
+    feed(session, arbitrary_ids(model(), 600));
+    int blocks = 0;
+    const auto rewound = session.rewind(500, [&] { return ++blocks < 3; });
+    ASSERT_TRUE(rewound);
+    EXPECT_EQ(session.position(), 192);
+    EXPECT_EQ(rewound->evaluated, 192);
+    Session straight = open(model(), options);
+    feed(straight, arbitrary_ids(model(), 600));
+    ASSERT_TRUE(straight.rewind(192));
+    feed(session, arbitrary_ids(model(), 10));
+    feed(straight, arbitrary_ids(model(), 10));
+    EXPECT_TRUE(same_bits(session.logits(), straight.logits()));
+}
+
+TEST_F(SessionState, RefusesPositionsThatAreNone) {
+    Session session = open(model(), options_for(100));
+    feed(session, arbitrary_ids(model(), 10));
+    EXPECT_FALSE(session.rewind(-1));
+    EXPECT_FALSE(session.rewind(11));
+    EXPECT_TRUE(session.rewind(0));
+    EXPECT_TRUE(session.logits().empty());
+    EXPECT_FALSE(engine::generate(session, {}, nullptr).error == std::nullopt);
+}
+
+TEST_F(SessionState, EachSeedHoldsFromItsPositionOn) {
+    Session session = open(model(), options_for(300, 2, 4));
+    session.set_sampler(drawing(1, 1));
+    feed(session, arbitrary_ids(model(), 20));
+    session.begin_turn(TurnRole::assistant);
+    const auto first = generate(session, 20);
+    ASSERT_TRUE(session.rewind(20));
+    session.set_sampler(drawing(1, 2));
+    const auto second = generate(session, 20);
+    EXPECT_NE(first, second);
+    ASSERT_TRUE(session.rewind(30));
+    EXPECT_EQ(session.sampler().seed, 2u);
+    const auto rest = generate(session, 10);
+    EXPECT_TRUE(std::equal(rest.begin(), rest.end(), second.begin() + 10)) << "drawn again as before";
+    ASSERT_TRUE(session.rewind(19));
+    EXPECT_EQ(session.sampler().seed, 1u);
+}
+
+TEST_F(SessionState, ASaveWritesOnlyWhatChanged) {
+    SessionOptions options = options_for(3 * engine::kLatentBlock, 2, 4);
+    options.checkpoint_interval = engine::kLatentBlock;
+    Session session = open(model(), options);
+    feed(session, arbitrary_ids(model(), engine::kLatentBlock + 100));
+    const auto first = session.save(file());
+    feed(session, arbitrary_ids(model(), 10));
+    const auto second = session.save(file());
+    ASSERT_TRUE(first && second);
+    const engine::ModelConfig& c = model().config();
+    const auto block = static_cast<uint64_t>(c.mla_layer_count() * engine::kLatentBlock *
+                                             (c.kv_lora_rank + c.qk_rope_head_dim) * 4);
+    EXPECT_LT(second->written_bytes + block, first->written_bytes);
+    EXPECT_GE(second->file_bytes, first->file_bytes);
+    Session again = open(model(), options);
+    load(again, file());
+    EXPECT_TRUE(same_bits(again.logits(), session.logits()));
+
+    // What was changed by going back is not taken over.
+    ASSERT_TRUE(session.rewind(engine::kLatentBlock - 100));
+    feed(session, arbitrary_ids(model(), 300, 99));
+    save(session, file());
+    load(again, file());
+    feed(session, arbitrary_ids(model(), 5));
+    feed(again, arbitrary_ids(model(), 5));
+    EXPECT_TRUE(same_bits(again.logits(), session.logits()));
+}
+
+TEST_F(SessionState, Bf16IsHalfAsLarge) {
+    Session session = open(model(), options_for(600));
+    feed(session, arbitrary_ids(model(), 500));
+    const auto exact = session.save(file("exact"));
+    const auto small = session.save(file("small"), {StateFormat::bf16, StateFormat::bf16});
+    ASSERT_TRUE(exact && small);
+    EXPECT_LT(small->file_bytes, exact->file_bytes * 2 / 3);
+    Session loaded = open(model(), options_for(600));
+    load(loaded, file("small"));
+    const auto was = std::as_const(session).state().recurrent(),
+               is = std::as_const(loaded).state().recurrent();
+    for (size_t i = 0; i < was.size(); i++) {
+        ASSERT_EQ(is[i], kernels::bf16_to_f32(kernels::f32_to_bf16(was[i])));
+    }
+    EXPECT_TRUE(same_bits(session.logits(), loaded.logits()));
+    EXPECT_TRUE(loaded.save(file("small"), {StateFormat::bf16, StateFormat::bf16}));
+}
+
+TEST_F(SessionState, KeepsWhatItDoesNotOwn) {
+    Session session = open(model(), options_for(100)), other = open(model(), options_for(100));
+    feed(session, arbitrary_ids(model(), 10));
+    save(session, file());
+    save(session, file());  // its own
+    feed(other, arbitrary_ids(model(), 10));
+    EXPECT_FALSE(other.save(file())) << "another session";
+    EXPECT_TRUE(other.save(file(), {StateFormat::f32, StateFormat::f32, true}));
+    EXPECT_FALSE(session.save(file())) << "it has changed under its hands";
+    ASSERT_TRUE(container::write_file(file("text"), "a diary"));
+    EXPECT_FALSE(session.save(file("text")));
+    EXPECT_EQ(*container::read_text_file(file("text"), 100), "a diary");
+}
+
+TEST_F(SessionState, RefusesAnotherModelsFile) {
+    const Converted other(lossless("tiny-k3"));
+    Session session = open(other.model(), options_for(100));
+    feed(session, arbitrary_ids(model(), 10));
+    save(session, file());
+    Session here = open(model(), options_for(100));
+    const auto saved = SavedSession::open(file());
+    ASSERT_TRUE(saved);
+    const auto ok = here.load(*saved);
+    ASSERT_FALSE(ok);
+    EXPECT_NE(ok.error().message.find("another model"), std::string::npos) << ok.error().text();
+    Session small = open(other.model(), options_for(9));
+    EXPECT_EQ(small.load(*saved).error().kind, ErrorKind::capacity);
+    feed(small, arbitrary_ids(model(), 9));  // it is empty, not broken
+}
+
+TEST_F(SessionState, GoesBackPastADamagedCheckpoint) {
+    Session session = open(model(), options_for(1000, 2, 4));
+    feed(session, arbitrary_ids(model(), 100));
+    session.begin_turn(TurnRole::user);
+    feed(session, arbitrary_ids(model(), 100, 5));
+    session.begin_turn(TurnRole::user);
+    feed(session, arbitrary_ids(model(), 100, 6));
+    save(session, file());
+    auto saved = SavedSession::open(file());
+    ASSERT_TRUE(saved);
+    const auto* entry = saved->file().find(section_name(engine::SectionKind::recurrent, 1, 2));
+    ASSERT_NE(entry, nullptr);
+    std::string bytes = *container::read_text_file(file(), 1 << 30);
+    bytes[entry->offset + 5] ^= 1;
+    ASSERT_TRUE(container::write_file(file(), bytes));
+    saved = SavedSession::open(file());
+    ASSERT_TRUE(saved);
+    EXPECT_FALSE(saved->verify());
+    Session loaded = open(model(), options_for(1000, 2, 4));
+    ASSERT_TRUE(loaded.load(*saved)) << "only a checkpoint is damaged";
+    const auto back = loaded.rewind(200);
+    ASSERT_TRUE(back);
+    EXPECT_EQ(back->evaluated, 100);
+    EXPECT_NE(back->warning.find("KDA state 1 of checkpoint 1 does not match"), std::string::npos)
+        << back->warning;
+    ASSERT_TRUE(session.rewind(200));
+    EXPECT_TRUE(same_bits(session.logits(), loaded.logits()));
+}
+
+}  // namespace
+}  // namespace waste::test
