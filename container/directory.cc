@@ -102,6 +102,18 @@ Result<uint64_t> file_size(const std::string& path) {
     return static_cast<uint64_t>(status.st_size);
 }
 
+Result<int64_t> file_time(const std::string& path) {
+    struct stat status {};
+    if (stat(path.c_str(), &status) != 0) return system_failure(errno, path, "read its time");
+    return int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
+Result<void> touch_file(const std::string& path) {
+    if (utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0)
+        return system_failure(errno, path, "set its time");
+    return {};
+}
+
 Result<uint64_t> free_space(const std::string& path) {
     std::string place = path;
     struct statvfs space {};

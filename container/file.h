@@ -134,6 +134,10 @@ Result<std::vector<std::string>> list_directory(const std::string& path);  ///< 
 bool is_file(const std::string& path);
 bool is_directory(const std::string& path);
 Result<uint64_t> file_size(const std::string& path);
+/// When it was last written or touched, in nanoseconds since 1970.
+Result<int64_t> file_time(const std::string& path);
+/// Makes that now.
+Result<void> touch_file(const std::string& path);
 /// Bytes an unprivileged process may still write to the file system that holds `path` or its nearest parent.
 Result<uint64_t> free_space(const std::string& path);
 

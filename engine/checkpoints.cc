@@ -83,10 +83,11 @@ void Checkpoints::adopt(const Checkpoint& stored) {
     kept_.back().slot = -1;
 }
 
-const Checkpoint* Checkpoints::nearest(int64_t position) const {
+const Checkpoint* Checkpoints::nearest(int64_t position, bool with_logits) const {
     for (size_t i = kept_.size(); i-- > 0;) {
         const Checkpoint& kept = kept_[i];
-        if (kept.position < position || (kept.position == position && kept.has_logits)) return &kept;
+        if (kept.position < position || (kept.position == position && (kept.has_logits || !with_logits)))
+            return &kept;
     }
     return nullptr;
 }

@@ -47,8 +47,8 @@ class Checkpoints {
               std::span<const float> logits);
     /// Takes over one that lies in a file, behind all others.
     void adopt(const Checkpoint& stored);
-    /// The last one to go on from in order to stand at `position` with logits; null: none.
-    const Checkpoint* nearest(int64_t position) const;
+    /// The last one to go on from in order to stand at `position`, where needed with logits; null: none.
+    const Checkpoint* nearest(int64_t position, bool with_logits) const;
     /// Copies it back; `logits [vocab_size]` is left alone where it has none. One from a file is verified.
     Result<void> restore(const Checkpoint& checkpoint, std::span<float> recurrent,
                          std::span<float> logits) const;

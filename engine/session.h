@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -88,6 +89,8 @@ class Session {
 
     /// A turn of a conversation begins with the next token. Keeps a checkpoint.
     void begin_turn(TurnRole role);
+    /// Keeps a checkpoint here, if any are kept at all.
+    void keep_checkpoint();
     /// How tokens are drawn from here on. What is drawn at a position depends on the logits, the position and the seed
     /// alone, so that a session that goes back draws the same again.
     void set_sampler(const SamplerOptions& options);
@@ -97,14 +100,23 @@ class Session {
     /// evaluated again in the form it was evaluated in, so what comes out has the bits of a session that never went
     /// further. (Where `position` lies inside a chunk that was evaluated as one, those of a session that was fed up to
     /// there.) `on_block` as for feed(); stopped by it the sequence ends earlier. Also mends a session after an error.
-    Result<Rewound> rewind(int64_t position, const OnBlock& on_block = nullptr);
+    /// Without `with_logits`, for where a feed is to follow, logits() may be empty afterwards.
+    Result<Rewound> rewind(int64_t position, const OnBlock& on_block = nullptr, bool with_logits = true);
+    /// After an error: back to the last checkpoint, or to the empty sequence, without computing anything. Returns the
+    /// position.
+    int64_t recover();
 
     /// Writes everything to a file, which appears whole or not at all; what another file of this session holds
     /// already is taken from there. A file in its place that is not this session's is refused unless `replace`.
     Result<SaveReport> save(const std::string& path, const SaveOptions& options = {});
-    /// Takes the place of whatever this session was. After an error it is empty.
-    Result<void> load(const SavedSession& saved);
+    /// Takes the place of whatever this session was. After an error it is empty. With a position, which must be that of
+    /// one of the file's checkpoints or its end, as it was there.
+    Result<void> load(const SavedSession& saved, std::optional<int64_t> position = std::nullopt);
 
+    /// Keeps state and tokens as the beginning of another conversation, which lies in no file.
+    void start_anew(std::vector<Turn> turns, const SamplerOptions& sampler);
+
+    const Model& model() const { return *model_; }
     const History& history() const { return history_; }
     std::span<const int32_t> tokens() const { return history_.tokens; }
     std::span<const Checkpoint> checkpoints() const { return checkpoints_.kept(); }
@@ -128,8 +140,8 @@ class Session {
     int64_t block_at_position() const;
     Result<void> forward(std::span<const int32_t> ids, KdaForm form, bool last_block,
                          const OnToken& on_token);
-    /// The last state to go on from in order to stand at `position` with logits.
-    void go_back(int64_t position, std::string& warning);
+    /// To the last state to go on from in order to stand at `position`, with logits if they are needed.
+    void go_back(int64_t position, bool with_logits, std::string& warning);
     Result<void> evaluate_again(const History& history, const OnBlock& on_block, int64_t& evaluated);
     void keep_on_grid(int64_t position_before);
     Result<void> write_sections(container::SectionWriter& writer, const SaveOptions& options) const;
@@ -138,7 +150,7 @@ class Session {
                                  const SaveOptions& options) const;
     Result<void> write_latents(container::SectionWriter& writer, const SaveOptions& options) const;
     Result<void> write_checkpoints(container::SectionWriter& writer, const SaveOptions& options) const;
-    Result<void> read_sections(const SavedSession& saved);
+    Result<void> read_sections(const SavedSession& saved, int64_t position);
     Result<void> run_layer(struct Step& step, int64_t layer, int64_t& snapshots);
     void guess_next(struct Step& step, int64_t layer, int64_t snapshots, Guess when);
     void run_head(Step& step, int64_t snapshots, int64_t begin, const OnToken& on_token);

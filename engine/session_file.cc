@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <optional>
 
 #include "engine/session.h"
 
@@ -33,6 +35,22 @@ Result<void> read_bytes(const container::SectionFile& file, SectionKind kind, ui
 /// The positions of a latents section that begins at `first`.
 int64_t block_length(int64_t first, int64_t position) {
     return std::min(kLatentBlock, position - first);
+}
+
+struct StateCopy {
+    int64_t number;
+    bool has_logits;
+};
+
+/// Which copy of the recurrent part a file has of that position.
+std::optional<StateCopy> state_at(const SavedSession& saved, int64_t position) {
+    if (position == saved.position()) return StateCopy{kPresentState, saved.about().has_logits};
+    uint32_t index = 0;
+    for (const SavedCheckpoint& kept : saved.about().checkpoints) {
+        if (kept.position == position) return StateCopy{checkpoint_copy(index), kept.has_logits};
+        index++;
+    }
+    return std::nullopt;
 }
 
 /// Whether that file holds the section just as it would be written.
@@ -211,14 +229,14 @@ Result<void> Session::write_checkpoints(container::SectionWriter& writer, const 
     return {};
 }
 
-Result<void> Session::load(const SavedSession& saved) {
+Result<void> Session::load(const SavedSession& saved, std::optional<int64_t> position) {
     clear();
-    const auto ok = read_sections(saved);
+    const auto ok = read_sections(saved, position.value_or(saved.position()));
     if (!ok) clear();
     return ok;
 }
 
-Result<void> Session::read_sections(const SavedSession& saved) {
+Result<void> Session::read_sections(const SavedSession& saved, int64_t position) {
     const ModelConfig& c = model_->config();
     const container::SectionFile& file = saved.file();
     const std::string& fingerprint = model_->container().manifest().fingerprint;
@@ -240,17 +258,21 @@ Result<void> Session::read_sections(const SavedSession& saved) {
                     fmt::format("has {} tokens, more than the context of {}; choose a larger --ctx",
                                 saved.position(), state_.context_length));
     }
-    auto ok = read_recurrent(file, kPresentState, c.kda_layer_count(), state_.recurrent());
+    const auto copy = state_at(saved, position);
+    if (!copy) {
+        return fail(ErrorKind::invalid, file.path(), fmt::format("keeps no state at position {}", position));
+    }
+    auto ok = read_recurrent(file, copy->number, c.kda_layer_count(), state_.recurrent());
     if (!ok) return ok;
-    if (saved.about().has_logits) {
+    if (copy->has_logits) {
         const std::span logits(workspace_.logits, static_cast<size_t>(c.vocab_size));
-        ok = read_floats(file, section_name(SectionKind::logits), logits);
+        ok = read_floats(file, section_name(SectionKind::logits, 0, copy->number), logits);
         if (!ok) return ok;
         logits_ = workspace_.logits;
     }
     for (size_t layer = 0; layer < state_.mla.size(); layer++) {
         const MlaState& mla = state_.mla[layer];
-        for (int64_t first = 0; mla.latent != nullptr && first < saved.position(); first += kLatentBlock) {
+        for (int64_t first = 0; mla.latent != nullptr && first < position; first += kLatentBlock) {
             const auto rows = [&](float* values, int64_t width) {
                 const int64_t length = block_length(first, saved.position());
                 return std::span(values + first * width, static_cast<size_t>(length * width));
@@ -261,15 +283,18 @@ Result<void> Session::read_sections(const SavedSession& saved) {
         }
     }
     history_ = saved.history();
-    state_.position = position();
+    history_.truncate(position);
+    state_.position = position;
     sampler_ = saved.about().sampler;
     uint32_t index = 0;
     for (const SavedCheckpoint& kept : saved.about().checkpoints) {
-        checkpoints_.adopt({kept.position, kept.at_turn, kept.has_logits, -1,
-                            StoredCheckpoint{saved.shared_file(), index++}});
+        const StoredCheckpoint stored{saved.shared_file(), index++};
+        if (kept.position <= position) {
+            checkpoints_.adopt({kept.position, kept.at_turn, kept.has_logits, -1, stored});
+        }
     }
     file_ = saved.shared_file();
-    unchanged_ = position();
+    unchanged_ = position;
     return {};
 }
 

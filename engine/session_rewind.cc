@@ -15,7 +15,6 @@ std::span<const float> Session::logits() const {
 void Session::clear() {
     state_.clear();
     history_.truncate(0);
-    history_.turns.clear();
     history_.seeds.clear();
     checkpoints_.forget_after(0);
     logits_ = nullptr;
@@ -27,6 +26,18 @@ void Session::clear() {
 void Session::begin_turn(TurnRole role) {
     history_.turns.push_back({role, position()});
     if (!broken_) checkpoints_.keep(position(), true, state_.recurrent(), logits());
+}
+
+void Session::keep_checkpoint() {
+    if (!broken_) checkpoints_.keep(position(), false, state_.recurrent(), logits());
+}
+
+void Session::start_anew(std::vector<Turn> turns, const SamplerOptions& sampler) {
+    sampler_ = sampler;
+    history_.turns = std::move(turns);
+    history_.seeds = {{0, sampler.seed}};
+    file_.reset();
+    unchanged_ = 0;
 }
 
 void Session::set_sampler(const SamplerOptions& options) {
@@ -42,24 +53,23 @@ SamplerOptions Session::sampler() const {
 
 void Session::keep_on_grid(int64_t position_before) {
     const bool passed = position() / checkpoint_interval_ != position_before / checkpoint_interval_;
-    if (!passed || position() % kernels::kKdaChunk != 0) return;
-    checkpoints_.keep(position(), false, state_.recurrent(), logits());
+    if (passed && position() % kernels::kKdaChunk == 0) keep_checkpoint();
 }
 
-Result<Rewound> Session::rewind(int64_t position, const OnBlock& on_block) {
+Result<Rewound> Session::rewind(int64_t position, const OnBlock& on_block, bool with_logits) {
     if (position < 0 || position > this->position()) {
         return fail(ErrorKind::invalid, "rewind",
                     fmt::format("position {} does not lie in 0..{}", position, this->position()));
     }
     Rewound out;
-    if (position == this->position() && !broken_ && (logits_ != nullptr || position == 0)) {
+    with_logits = with_logits && position > 0;
+    if (position == this->position() && !broken_ && (logits_ != nullptr || !with_logits)) {
         history_.truncate(position);  // a turn without tokens ends too
         return out;
     }
     History history = history_;
     history.truncate(position);
-    go_back(position, out.warning);
-    unchanged_ = std::min(unchanged_, state_.position);
+    go_back(position, with_logits, out.warning);
     const auto ok = evaluate_again(history, on_block, out.evaluated);
     if (!ok) return pass(ok);  // what it was to be is still known: it may be tried again
     history_ = std::move(history);
@@ -68,22 +78,30 @@ Result<Rewound> Session::rewind(int64_t position, const OnBlock& on_block) {
     return out;
 }
 
-void Session::go_back(int64_t position, std::string& warning) {
+int64_t Session::recover() {
+    std::string warning;
+    if (broken_) go_back(position(), false, warning);
+    history_.truncate(state_.position);
+    return position();
+}
+
+void Session::go_back(int64_t position, bool with_logits, std::string& warning) {
     const std::span logits(workspace_.logits, static_cast<size_t>(model_->config().vocab_size));
-    while (const Checkpoint* checkpoint = checkpoints_.nearest(position)) {
+    broken_ = false;
+    logits_ = nullptr;
+    while (const Checkpoint* checkpoint = checkpoints_.nearest(position, with_logits)) {
         const auto restored = checkpoints_.restore(*checkpoint, state_.recurrent(), logits);
         if (restored) {
             state_.position = checkpoint->position;
-            logits_ = checkpoint->has_logits ? workspace_.logits : nullptr;
-            broken_ = false;
+            if (checkpoint->has_logits) logits_ = workspace_.logits;
+            unchanged_ = std::min(unchanged_, state_.position);
             return;
         }
         warning = restored.error().text();
         checkpoints_.forget(checkpoint->position);
     }
     state_.clear();
-    logits_ = nullptr;
-    broken_ = false;
+    unchanged_ = 0;
 }
 
 Result<void> Session::evaluate_again(const History& history, const OnBlock& on_block, int64_t& evaluated) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <string>
 
 namespace waste::tools {
 namespace {
@@ -70,10 +69,14 @@ Result<uint64_t> parse_size(std::string_view text) {
     return bytes;
 }
 
+std::string check_size(const std::string& text) {
+    const auto size = parse_size(text);
+    return size ? std::string() : size.error().text();
+}
+
 void add_budget_option(CLI::App& command, std::optional<uint64_t>& budget_bytes) {
     const auto legal = [](const std::string& text) {
-        const auto size = text == kAuto ? Result<uint64_t>(0) : parse_size(text);
-        return size ? std::string() : size.error().text();
+        return text == kAuto ? std::string() : check_size(text);
     };
     command
         .add_option_function<std::string>(

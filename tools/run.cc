@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "container/io_stats.h"
@@ -16,9 +15,9 @@
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/model_options.h"
-#include "tools/profile_table.h"
 #include "tools/reply_output.h"
-#include "tools/stream_report.h"
+#include "tools/run_report.h"
+#include "tools/session_options.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -46,6 +45,7 @@ constexpr int64_t kDefaultReplyTokens = 4096;
 struct Arguments {
     ModelArguments model;
     PromptArguments prompt;
+    SessionArguments session;
     bool chat = false;
     bool think = false;
     std::string effort;
@@ -107,78 +107,67 @@ Result<Prompt> make_prompt(const Arguments& arguments, const Tokenizer* tokenize
     return prompt;
 }
 
-struct Statistics {
-    size_t prompt_tokens = 0, generated_tokens = 0;
-    double prompt_seconds = 0, decode_seconds = 0;
-    std::optional<uint64_t> drive_bytes;
-    engine::StreamCounters prompt_stream, decode_stream;
-
-    static double rate(size_t tokens, double seconds) {
-        return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
-    }
-    double prompt_rate() const { return rate(prompt_tokens, prompt_seconds); }
-    double decode_rate() const { return rate(generated_tokens, decode_seconds); }
+/// Where a run begins: behind what the session of a file has in common with the prompt.
+struct Start {
+    std::optional<engine::SavedSession> saved;
+    int64_t position = 0;         ///< what is kept of it
+    std::vector<int32_t> unread;  ///< of the prompt
 };
 
-void print_statistics(const Statistics& s, engine::StopReason reason, bool cut_in_reasoning) {
-    std::string line = fmt::format(
-        "prompt {} tokens, {:.1f} tok/s; generated {} tokens, {:.1f} tok/s; ended by {}", s.prompt_tokens,
-        s.prompt_rate(), s.generated_tokens, s.decode_rate(), engine::stop_reason_name(reason));
-    if (s.drive_bytes) line += fmt::format("; {} read from the drive", bytes_text(*s.drive_bytes));
-    if (cut_in_reasoning) line += "; the reply was cut in its reasoning";
-    put_err(fmt::format("\n{}\n", line));
+bool has_prompt(const PromptArguments& prompt) {
+    return prompt.text || !prompt.file.empty() || !prompt.ids.empty();
 }
 
-void print_stream(const engine::Model& model, const Statistics& s, bool by_layer) {
-    const auto prompt_tokens = static_cast<int64_t>(s.prompt_tokens);
-    const auto generated_tokens = static_cast<int64_t>(s.generated_tokens);
-    const std::string reading = stream_text(model, s.prompt_stream, prompt_tokens, s.prompt_seconds);
-    if (!reading.empty()) put_err("prompt:\n" + reading);
-    const std::string generating = stream_text(model, s.decode_stream, generated_tokens, s.decode_seconds);
-    if (!generating.empty()) put_err("generation:\n" + generating);
-    if (by_layer) put_err(layers_text(model, prompt_tokens + generated_tokens));
-}
-
-void print_json(const engine::Model& model, const ReplyOutput& output, const engine::Generation& generation,
-                const Statistics& s, uint64_t seed) {
-    nlohmann::ordered_json json;
-    json["text"] = output.text();
-    if (!output.reasoning().empty()) json["reasoning"] = output.reasoning();
-    json["ids"] = generation.ids;
-    json["stop_reason"] = engine::stop_reason_name(generation.reason);
-    if (generation.error) json["error"] = generation.error->text();
-    json["seed"] = seed;
-    json["prompt_tokens"] = s.prompt_tokens;
-    json["prompt_tokens_per_second"] = s.prompt_rate();
-    json["generated_tokens"] = s.generated_tokens;
-    json["generated_tokens_per_second"] = s.decode_rate();
-    if (s.drive_bytes) json["drive_bytes_read"] = *s.drive_bytes;
-    if (model.experts().streams() || model.trunk().streams()) {
-        json["prompt_stream"] =
-            stream_json(model, s.prompt_stream, static_cast<int64_t>(s.prompt_tokens), s.prompt_seconds);
-        json["generation_stream"] =
-            stream_json(model, s.decode_stream, static_cast<int64_t>(s.generated_tokens), s.decode_seconds);
+Result<Start> find_start(const Arguments& arguments, const Prompt& prompt,
+                         std::optional<engine::SavedSession> saved) {
+    Start start{std::move(saved), 0, prompt.ids};
+    if (!start.saved) return start;
+    const auto& known = start.saved->history().tokens;
+    if (prompt.ids.empty()) {
+        start.position = start.saved->position();
+        return start;
     }
-    put_out(fmt::format("{}\n", json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)));
+    const auto meet = std::mismatch(known.begin(), known.end(), prompt.ids.begin(), prompt.ids.end());
+    start.position = meet.first - known.begin();
+    if (meet.first != known.end() && !arguments.session.rewind) {
+        return fail(
+            ErrorKind::invalid, arguments.session.file,
+            fmt::format("the prompt does not go on from its {} tokens, of which it shares {}; --rewind "
+                        "drops the others, without a prompt the session goes on by itself",
+                        known.size(), start.position));
+    }
+    start.unread.assign(meet.second, prompt.ids.end());
+    return start;
 }
 
-/// Feeds the prompt; false where Ctrl-C was heard, which is after the block being computed.
-Result<bool> feed_prompt(engine::Session& session, std::span<const int32_t> ids, bool quiet) {
+/// Reads what is unread of the prompt. Returns the tokens that were known; fewer are read where Ctrl-C was heard,
+/// which is after the block being computed.
+Result<int64_t> read_prompt(engine::Session& session, std::span<const int32_t> ids,
+                            const Arguments& arguments, SessionSaver& saver) {
     constexpr size_t kWorthALine = 128;
     ProgressLine progress("tokens");
-    if (interrupted()) return false;
-    const auto ok = session.feed(ids, nullptr, [&] {
-        if (!quiet && ids.size() >= kWorthALine) {
-            progress.update(static_cast<uint64_t>(session.position()), ids.size(), 0, "reading the prompt");
+    const int64_t known = session.position();
+    const auto on_block = [&] {
+        const int64_t done = session.position() - known;
+        if (!arguments.quiet && ids.size() >= kWorthALine) {
+            progress.update(static_cast<uint64_t>(done), ids.size(), 0, "reading the prompt");
         }
+        saver.after_tokens();
         return !interrupted();
-    });
-    if (!ok) return pass(ok);
-    return session.position() == static_cast<int64_t>(ids.size()) && !interrupted();
-}
-
-void print_profile(const char* what, const engine::Profile& profile, size_t tokens) {
-    put_err(fmt::format("{}:\n{}", what, profile_table(profile, static_cast<int64_t>(tokens))));
+    };
+    if (interrupted() || ids.empty()) return known;
+    session.begin_turn(engine::TurnRole::user);
+    if (known > 0 || arguments.session.prompt_cache.empty()) {
+        const auto ok = session.feed(ids, nullptr, on_block);
+        if (!ok) return pass(ok);
+        return known;
+    }
+    auto cache =
+        engine::PromptCache::open(arguments.session.prompt_cache, arguments.session.prompt_cache_bytes);
+    if (!cache) return pass(cache);
+    auto reused = cache->read(session, ids, on_block);
+    if (!cache->warning().empty()) warn(cache->warning());
+    return reused;
 }
 
 double seconds_between(std::chrono::steady_clock::time_point begin,
@@ -186,35 +175,45 @@ double seconds_between(std::chrono::steady_clock::time_point begin,
     return std::chrono::duration<double>(end - begin).count();
 }
 
-/// Reads the prompt, generates, prints. Whatever was generated is printed, however it ended.
+/// Reads the prompt, generates, prints, saves. Whatever was generated is printed, however it ended.
 int answer(const Arguments& arguments, const engine::Model& model, engine::Session& session,
-           const Prompt& prompt, const engine::GenerateOptions& options, ReplyOutput& output) {
+           std::span<const int32_t> unread, const engine::GenerateOptions& options, ReplyOutput& output) {
     using Clock = std::chrono::steady_clock;
     const auto drive_before = container::drive_bytes_read();
     const engine::StreamCounters at_start = model.counters();
     const auto start = Clock::now();
     engine::Profile reading, generating;
     if (arguments.profile) session.set_profile(&reading);
-    const auto fed = feed_prompt(session, prompt.ids, arguments.quiet);
-    if (!fed) return report(fed.error());
+    SessionSaver saver(session, arguments.session);
+    const int64_t end = session.position() + static_cast<int64_t>(unread.size());
+    const auto known = read_prompt(session, unread, arguments, saver);
+    if (!known) {
+        saver.at_end(arguments.quiet);
+        return report(known.error());
+    }
+    const bool whole = session.position() == end && !interrupted();
+    const int64_t read = session.position() - *known;
     const auto prompt_done = Clock::now();
     const engine::StreamCounters at_prompt_end = model.counters();
     if (arguments.profile) session.set_profile(&generating);
     engine::Generation generation{{}, engine::StopReason::interrupted, std::nullopt};
-    if (*fed) {
-        generation =
-            engine::generate(session, options, [&](int32_t id) { return output.push(id); });
+    if (whole) {
+        if (!unread.empty()) session.begin_turn(engine::TurnRole::assistant);
+        generation = engine::generate(session, options, [&](int32_t id) {
+            saver.after_tokens();
+            return output.push(id);
+        });
         output.finish();
     }
     session.set_profile(nullptr);
-    Statistics statistics{static_cast<size_t>(session.position()),
-                          generation.ids.size(),
-                          seconds_between(start, prompt_done),
-                          seconds_between(prompt_done, Clock::now()),
-                          std::nullopt,
-                          at_prompt_end - at_start,
-                          model.counters() - at_prompt_end};
-    if (*fed) statistics.prompt_tokens = prompt.ids.size();
+    RunStatistics statistics{static_cast<size_t>(read),
+                             static_cast<size_t>(*known),
+                             generation.ids.size(),
+                             seconds_between(start, prompt_done),
+                             seconds_between(prompt_done, Clock::now()),
+                             std::nullopt,
+                             at_prompt_end - at_start,
+                             model.counters() - at_prompt_end};
     const auto drive_after = container::drive_bytes_read();
     if (drive_before && drive_after) statistics.drive_bytes = *drive_after - *drive_before;
     if (arguments.json) print_json(model, output, generation, statistics, session.sampler().seed);
@@ -226,7 +225,9 @@ int answer(const Arguments& arguments, const engine::Model& model, engine::Sessi
         print_profile("prompt", reading, statistics.prompt_tokens);
         print_profile("generation", generating, statistics.generated_tokens);
     }
+    const bool saved = saver.at_end(arguments.quiet);
     if (generation.error) return report(*generation.error);
+    if (!saved) return kFailed;
     return generation.reason == engine::StopReason::interrupted ? kInterrupted : kOk;
 }
 
@@ -238,6 +239,19 @@ Error as_option(Error error) {
     return error;
 }
 
+/// The file's session, back to where the prompt leaves it.
+Result<void> resume(engine::Session& session, const Start& start) {
+    if (!start.saved) return {};
+    if (const auto ok = session.load(*start.saved); !ok) return ok;
+    const auto back = session.rewind(
+        start.position, [] { return !interrupted(); }, start.unread.empty());
+    if (!back) return pass(back);
+    if (!back->warning.empty()) warn(back->warning);
+    if (session.position() == start.position) return {};
+    return fail(ErrorKind::interrupted, start.saved->file().path(),
+                "going back was stopped; the file is as it was");
+}
+
 /// Room for the prompt and what is to come, within what the model can.
 int64_t context_for(int64_t prompt_tokens, int64_t max_tokens, int64_t model_context) {
     const int64_t wanted = prompt_tokens + (max_tokens > 0 ? max_tokens : kDefaultReplyTokens);
@@ -245,6 +259,7 @@ int64_t context_for(int64_t prompt_tokens, int64_t max_tokens, int64_t model_con
 }
 
 int run(Arguments& arguments) {
+    const bool seed_given = arguments.seed.has_value();
     if (!arguments.seed) arguments.seed = std::random_device{}();
     arguments.sampler.seed = *arguments.seed;
     if (const auto ok = engine::validate(arguments.sampler); !ok) return report(as_option(ok.error()));
@@ -257,12 +272,21 @@ int run(Arguments& arguments) {
     if (!text && !arguments.stop.empty()) {
         return report({ErrorKind::invalid, "--stop", "needs a tokenizer, and the model came without one"});
     }
-    const auto prompt = make_prompt(arguments, text, arguments.model.model);
+    auto saved = open_saved(arguments.session.file);
+    if (!saved) return report(saved.error());
+    if (*saved && arguments.chat) {
+        return report({ErrorKind::invalid, arguments.session.file,
+                       "holds a conversation; `waste chat --session` goes on with it"});
+    }
+    const bool goes_on = *saved && !has_prompt(arguments.prompt);
+    const auto prompt = goes_on ? Prompt{} : make_prompt(arguments, text, arguments.model.model);
     if (!prompt) return report(prompt.error());
+    const auto start = find_start(arguments, *prompt, std::move(*saved));
+    if (!start) return report(start.error());
     const auto stop_ids = engine::find_stop_ids(*model, text);
     if (!stop_ids) return report(stop_ids.error());
 
-    const auto prompt_tokens = static_cast<int64_t>(prompt->ids.size());
+    const auto prompt_tokens = start->position + static_cast<int64_t>(start->unread.size());
     auto options = session_options(arguments.model,
                                    context_for(prompt_tokens, arguments.max_tokens, config.max_context));
     if (!options) return report(options.error());
@@ -272,19 +296,23 @@ int run(Arguments& arguments) {
              fmt::format("has {} tokens, the context is {}; choose a larger --ctx (the model takes {})",
                          prompt_tokens, options->context_length, config.max_context)});
     }
+    const bool keeps = !arguments.session.file.empty() || !arguments.session.prompt_cache.empty();
+    options->checkpoints = checkpoint_count(arguments.session, config, keeps);
     const auto held = hold_model(*model, arguments.model.memory, *options);
     if (!held) return report(held.error());
     const LearnedUses learned(*model, arguments.model.memory);
     auto session = engine::Session::create(*model, *options);
     if (!session) return report(session.error());
+    catch_interrupts();
+    if (const auto ok = resume(*session, *start); !ok) return report(ok.error());
+    if (start->saved && !seed_given) arguments.sampler.seed = session->sampler().seed;
     session->set_sampler(arguments.sampler);
     const engine::MemoryWatch watch(model->experts());
-    catch_interrupts();
     if (arguments.verbose) {
         put_err(fmt::format("{}: tier {}, {} threads, {}, context {}, seed {}\n",
                             printable(arguments.model.model), kernels::tier_name(options->tier),
                             options->threads, arguments.model.compute, options->context_length,
-                            *arguments.seed));
+                            arguments.sampler.seed));
         put_err(holding_text(*model, held->plan));
         for (const std::string& warning : text ? text->warnings() : std::vector<std::string>()) warn(warning);
     }
@@ -292,11 +320,11 @@ int run(Arguments& arguments) {
     ReplyOutput output(text, prompt->chat, arguments.stop, style);
     const engine::GenerateOptions generation{arguments.max_tokens, *stop_ids};
     if (arguments.routing_trace.empty())
-        return answer(arguments, *model, *session, *prompt, generation, output);
+        return answer(arguments, *model, *session, start->unread, generation, output);
     auto trace = engine::RoutingTrace::create(arguments.routing_trace, config, arguments.trace_scores);
     if (!trace) return report(trace.error());
     session->set_trace(&*trace);
-    const int code = answer(arguments, *model, *session, *prompt, generation, output);
+    const int code = answer(arguments, *model, *session, start->unread, generation, output);
     const auto written = trace->finish();
     return written ? code : report(written.error());
 }
@@ -354,6 +382,12 @@ void add_run_command(CLI::App& app, Action& action) {
         ->expected(1)
         ->allow_extra_args(false);
     add_sampling_options(*command, *arguments);
+    add_session_options(*command, arguments->session);
+    command
+        ->add_flag("--rewind", arguments->session.rewind,
+                   "With --session: go back to where it leaves the prompt")
+        ->needs("--session")
+        ->group("Session");
     command->add_flag("--json", arguments->json, "Print one JSON object instead of streaming text");
     command->add_flag("-q,--quiet", arguments->quiet, "No statistics");
     command->add_flag("-v,--verbose", arguments->verbose, "Say what is used: tier, threads, context, seed");

@@ -233,8 +233,8 @@ TEST_P(SavedSessions, GoBackAfterHavingBeenLoaded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SavedSessions, ::testing::Values("tiny-k3", "tiny-kimi-linear", "odd-k3"),
-                         [](const auto& info) {
-                             std::string name = info.param;
+                         [](const auto& test) {
+                             std::string name = test.param;
                              std::replace(name.begin(), name.end(), '-', '_');
                              return name;
                          });

@@ -1,0 +1,122 @@
+#include "tools/session_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "container/file.h"
+#include "container/machine.h"
+#include "tools/budget_option.h"
+#include "tools/terminal.h"
+
+namespace waste::tools {
+namespace {
+
+constexpr const char* kGroup = "Session";
+
+void add_format_option(CLI::App& command, const char* name, std::string& format, const char* about) {
+    command.add_option(name, format, about)
+        ->check(CLI::IsMember({"f32", "bf16"}))
+        ->capture_default_str()
+        ->group(kGroup);
+}
+
+engine::StateFormat format_of(const std::string& name) {
+    return name == "bf16" ? engine::StateFormat::bf16 : engine::StateFormat::f32;
+}
+
+}  // namespace
+
+void add_session_options(CLI::App& command, SessionArguments& arguments) {
+    auto* file =
+        command
+            .add_option("--session", arguments.file,
+                        "Go on with the session in this file, and save it there at the end and on Ctrl-C")
+            ->group(kGroup);
+    command.add_option("--save-every", arguments.save_every, "Save after so many tokens, too")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 32))
+        ->needs(file)
+        ->group(kGroup);
+    add_format_option(command, "--session-state", arguments.state_format,
+                      "KDA states in the file: exact, or half the size");
+    add_format_option(command, "--session-latents", arguments.latent_format,
+                      "MLA latents in the file, likewise");
+    command
+        .add_option("--checkpoints", arguments.checkpoints,
+                    "Most earlier states kept to go back to (default: what a 32nd of the memory holds)")
+        ->check(CLI::Range(0, engine::kMostCheckpoints))
+        ->group(kGroup);
+    auto* cache =
+        command
+            .add_option("--prompt-cache", arguments.prompt_cache,
+                        "Keep what was read in this directory, and read no beginning of a prompt twice")
+            ->group(kGroup);
+    const auto set_size = [&arguments](const std::string& text) {
+        if (const auto size = parse_size(text)) arguments.prompt_cache_bytes = *size;
+    };
+    command
+        .add_option_function<std::string>(
+            "--prompt-cache-size", set_size,
+            "Most it may take, 20 GB by default; what was not used for longest goes")
+        ->check(check_size)
+        ->type_name("SIZE")
+        ->needs(cache)
+        ->group(kGroup);
+}
+
+engine::SaveOptions save_options(const SessionArguments& arguments) {
+    return {format_of(arguments.state_format), format_of(arguments.latent_format), false};
+}
+
+int checkpoint_count(const SessionArguments& arguments, const engine::ModelConfig& config, bool wanted) {
+    if (arguments.checkpoints) return *arguments.checkpoints;
+    if (!wanted) return 0;
+    constexpr uint64_t kShare = 32, kMost = 16, kUnknown = 4;
+    const auto memory = container::read_machine_memory("");
+    if (!memory) return kUnknown;
+    const auto bytes = static_cast<uint64_t>(engine::Checkpoints::bytes(config));
+    return static_cast<int>(std::clamp<uint64_t>(memory->usable_bytes / kShare / bytes, 1, kMost));
+}
+
+Result<std::optional<engine::SavedSession>> open_saved(const std::string& path) {
+    if (path.empty() || !container::is_file(path)) return std::optional<engine::SavedSession>();
+    auto saved = engine::SavedSession::open(path);
+    if (!saved) return pass(saved);
+    return std::optional(std::move(*saved));
+}
+
+void SessionSaver::after_tokens() {
+    if (arguments_.save_every == 0 || failed_) return;
+    // One that fails is not tried again before the end: a line a token would bury the text.
+    if (session_.position() - last_saved_ >= arguments_.save_every) failed_ = !save();
+}
+
+bool SessionSaver::at_end(bool quiet) {
+    if (arguments_.file.empty()) return true;
+    const int64_t computed = session_.position();
+    const int64_t sound = session_.recover();
+    if (sound < computed) {
+        warn(fmt::format("the session goes back to token {}, where it was last whole", sound));
+        if (sound <= last_saved_) return true;  // what the file has is as good
+    }
+    const auto saved = session_.save(arguments_.file, save_options(arguments_));
+    if (!saved) {
+        report(saved.error());
+        return false;
+    }
+    if (!quiet) {
+        put_err(fmt::format("session of {} tokens saved to {}: {}, of which {} were written\n",
+                            session_.position(), printable(arguments_.file), bytes_text(saved->file_bytes),
+                            bytes_text(saved->written_bytes)));
+    }
+    return true;
+}
+
+bool SessionSaver::save() {
+    const auto saved = session_.save(arguments_.file, save_options(arguments_));
+    if (!saved) report(saved.error());
+    last_saved_ = session_.position();
+    return saved.has_value();
+}
+
+}  // namespace waste::tools
