@@ -67,6 +67,7 @@ int run(int argc, char** argv) {
     add_synth_command(app, action);
     add_plan_command(app, action);
     add_run_command(app, action);
+    add_session_command(app, action);
     add_info_command(app, action);
     add_verify_command(app, action);
     add_tokenize_command(app, action);
