@@ -11,21 +11,7 @@ namespace waste::engine {
 namespace {
 
 using test::demo_tokenizer;
-
-/// Segments as one line: special tokens as they are named, texts in braces.
-std::string shown(const std::vector<Segment>& segments) {
-    std::string line;
-    for (const Segment& segment : segments) {
-        line += segment.special ? segment.text : fmt::format("{{{}}}", segment.text);
-    }
-    return line;
-}
-
-std::string rendered(ChatFormat format, const std::vector<ChatMessage>& messages,
-                     const ChatOptions& options = {}) {
-    const auto segments = render_chat(format, messages, options);
-    return segments ? shown(*segments) : segments.error().text();
-}
+using test::rendered;
 
 std::string xtml(const std::vector<ChatMessage>& messages, const ChatOptions& options = {}) {
     return rendered(ChatFormat::xtml, messages, options);
@@ -107,17 +93,39 @@ TEST(XtmlChat, StatesTheEffortWhenThinking) {
 TEST(Chat, RefusesWhatItCannotRender) {
     for (const ChatFormat format : {ChatFormat::xtml, ChatFormat::im}) {
         EXPECT_EQ(rendered(format, {}), "chat: the conversation has no message");
-        EXPECT_EQ(rendered(format, {user("a"), {"tool", "18C", "", ""}}),
-                  "message 2: tool messages are not supported yet");
         EXPECT_EQ(rendered(format, {{"root", "a", "", ""}}),
-                  "message 1: role 'root' is not one of system, user and assistant");
+                  "message 1: role 'root' is not one of system, user, assistant and tool");
         EXPECT_EQ(rendered(format, {{"user", "a", "b", ""}}),
                   "message 1: only an assistant's message has reasoning");
     }
-    EXPECT_EQ(rendered(ChatFormat::im, {assistant("a", "b")}),
-              "chat: this model's chat format has no place for reasoning");
-    EXPECT_EQ(rendered(ChatFormat::im, {user("a")}, {true, "low", true}),
+}
+
+TEST(ImChat, RefusesWhatTheFormatDoesNotHave) {
+    const auto im = [](const std::vector<ChatMessage>& messages, const ChatOptions& options = {}) {
+        return rendered(ChatFormat::im, messages, options);
+    };
+    EXPECT_EQ(im({assistant("a", "b")}),
+              "message 1: this model's chat format does not have a place for reasoning");
+    EXPECT_EQ(im({user("a")}, {true, "low", true}),
               "thinking effort: this model's chat format does not have it");
+    ChatOptions options;
+    options.tools = "[]";
+    EXPECT_EQ(im({user("a")}, options), "tools: this model's chat format does not have them");
+    options = {};
+    options.tool_choice = ToolChoice::none;
+    EXPECT_EQ(im({user("a")}, options), "tool choice: this model's chat format does not have it");
+    options = {};
+    options.response_format = ResponseFormat::json_object;
+    EXPECT_EQ(im({user("a")}, options), "response format: this model's chat format does not have it");
+
+    const std::string no_tools = "message 2: this model's chat format does not have tools";
+    EXPECT_EQ(im({user("a"), {"tool", "18C", "", "weather"}}), no_tools);
+    ChatMessage calling = assistant("a");
+    calling.tool_calls = {{"", "weather", ""}};
+    EXPECT_EQ(im({user("a"), calling}), no_tools);
+    ChatMessage declaring = {"system", ""};
+    declaring.tools = "[]";
+    EXPECT_EQ(im({user("a"), declaring}), no_tools);
 }
 
 TEST(ImChat, RendersTurns) {
@@ -129,6 +137,9 @@ TEST(ImChat, RendersTurns) {
         "<|im_assistant|>{assistant}<|im_middle|>");
     EXPECT_EQ(rendered(ChatFormat::im, {user("U")}, kNoPrompt),
               "<|im_user|>{user}<|im_middle|>{U}<|im_end|>");
+    ChatMessage parts = user("U");
+    parts.more_content = {"V"};
+    EXPECT_EQ(rendered(ChatFormat::im, {parts}, kNoPrompt), "<|im_user|>{user}<|im_middle|>{U}{V}<|im_end|>");
 }
 
 // Text in every field of every message, in both formats: markers are only what the renderer wrote.

@@ -63,4 +63,24 @@ std::string config_naming(int64_t first_id, const std::vector<std::string>& name
     return nlohmann::json{{"added_tokens_decoder", added}}.dump();
 }
 
+std::string shown(const std::vector<Segment>& segments) {
+    std::string line;
+    for (const Segment& segment : segments) {
+        line += segment.special ? segment.text : fmt::format("{{{}}}", segment.text);
+    }
+    return line;
+}
+
+std::string rendered(ChatFormat format, const std::vector<ChatMessage>& messages,
+                     const ChatOptions& options) {
+    const auto segments = render_chat(format, messages, options);
+    return segments ? shown(*segments) : segments.error().text();
+}
+
+std::vector<int32_t> demo_ids(const std::vector<Segment>& segments) {
+    const auto ids = demo_tokenizer().encode_segments(segments);
+    EXPECT_TRUE(ids) << ids.error().text();
+    return ids.value_or(std::vector<int32_t>());
+}
+
 }  // namespace waste::engine::test

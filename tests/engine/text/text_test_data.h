@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/text/chat.h"
 #include "engine/text/tokenizer.h"
 
 namespace waste::engine::test {
@@ -26,5 +27,15 @@ std::string rank_file(const std::vector<std::string>& merges);
 
 /// A tokenizer_config.json that names the special tokens from id 256 + number of merges on.
 std::string config_naming(int64_t first_id, const std::vector<std::string>& names);
+
+/// Segments as one line: special tokens as they are named, texts in braces.
+std::string shown(const std::vector<Segment>& segments);
+
+/// A conversation's segments as one line, or the error.
+std::string rendered(ChatFormat format, const std::vector<ChatMessage>& messages,
+                     const ChatOptions& options = {});
+
+/// The demo model's ids of marked-up text.
+std::vector<int32_t> demo_ids(const std::vector<Segment>& segments);
 
 }  // namespace waste::engine::test
