@@ -102,6 +102,15 @@ Result<uint64_t> file_size(const std::string& path) {
     return static_cast<uint64_t>(status.st_size);
 }
 
+Result<void> check_writable(const std::string& path) {
+    const mode_t mode = mode_of(path);
+    if (mode != 0 && !S_ISREG(mode))
+        return fail(ErrorKind::invalid, path, "is not a regular file; choose another name");
+    const std::string directory = parent_directory(path);
+    if (access(directory.c_str(), W_OK | X_OK) == 0) return {};
+    return system_failure(errno, path, "be written");
+}
+
 Result<int64_t> file_time(const std::string& path) {
     struct stat status {};
     if (stat(path.c_str(), &status) != 0) return system_failure(errno, path, "read its time");

@@ -133,6 +133,9 @@ Result<void> rename_directory(const std::string& from, const std::string& to);
 Result<std::vector<std::string>> list_directory(const std::string& path);  ///< names, sorted
 bool is_file(const std::string& path);
 bool is_directory(const std::string& path);
+/// An error that says why a file could not be written there: no such directory, no permission, a read-only file system,
+/// or something there that is no regular file.
+Result<void> check_writable(const std::string& path);
 Result<uint64_t> file_size(const std::string& path);
 /// When it was last written or touched, in nanoseconds since 1970.
 Result<int64_t> file_time(const std::string& path);

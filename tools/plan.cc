@@ -13,6 +13,7 @@
 #include "tools/help.h"
 #include "tools/model_options.h"
 #include "tools/plan_report.h"
+#include "tools/session_options.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
@@ -44,6 +45,7 @@ struct Arguments {
     std::string trunk;
     std::string experts;
     int64_t block_tokens = engine::kDefaultBlockTokens;
+    int checkpoints = 0;
     int threads = 0;
     std::optional<uint64_t> budget_bytes;
     double drive_gigabytes = 0;   ///< a second; 0: not given
@@ -123,6 +125,7 @@ SessionShape shape_of(const Arguments& arguments, int64_t context_length) {
     engine::SessionOptions options;
     options.context_length = context_length;
     options.block_tokens = arguments.block_tokens;
+    options.checkpoints = arguments.checkpoints;
     options.threads = engine::choose_placement(arguments.threads).threads;
     return options.shape();
 }
@@ -215,6 +218,7 @@ void add_plan_command(CLI::App& app, Action& action) {
                      "The same for the experts; auto: mxfp4 if released so, else q4 (default: auto)")
         ->check(CLI::IsMember({"auto", "mxfp4", "q8", "q4", "bf16", "f32"}));
     add_block_option(*command, arguments->block_tokens);
+    add_checkpoints_option(*command, arguments->checkpoints);
     add_threads_option(*command, arguments->threads);
     add_budget_option(*command, arguments->budget_bytes);
     command

@@ -41,11 +41,7 @@ void add_session_options(CLI::App& command, SessionArguments& arguments) {
                       "KDA states in the file: exact, or half the size");
     add_format_option(command, "--session-latents", arguments.latent_format,
                       "MLA latents in the file, likewise");
-    command
-        .add_option("--checkpoints", arguments.checkpoints,
-                    "Most earlier states kept to go back to (default: what a 32nd of the memory holds)")
-        ->check(CLI::Range(0, engine::kMostCheckpoints))
-        ->group(kGroup);
+    add_checkpoints_option(command, arguments.checkpoints)->group(kGroup);
     auto* cache =
         command
             .add_option("--prompt-cache", arguments.prompt_cache,
@@ -79,7 +75,10 @@ int checkpoint_count(const SessionArguments& arguments, const engine::ModelConfi
 }
 
 Result<std::optional<engine::SavedSession>> open_saved(const std::string& path) {
-    if (path.empty() || !container::is_file(path)) return std::optional<engine::SavedSession>();
+    if (path.empty()) return std::optional<engine::SavedSession>();
+    // What will not be possible after minutes of work is said before it.
+    if (const auto ok = container::check_writable(path); !ok) return pass(ok);
+    if (!container::is_file(path)) return std::optional<engine::SavedSession>();
     auto saved = engine::SavedSession::open(path);
     if (!saved) return pass(saved);
     return std::optional(std::move(*saved));

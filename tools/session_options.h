@@ -24,6 +24,13 @@ struct SessionArguments {
 /// --session, --save-every, --session-state, --session-latents, --checkpoints, --prompt-cache and --prompt-cache-size.
 void add_session_options(CLI::App& command, SessionArguments& arguments);
 
+/// --checkpoints, of a plan or a run.
+template <typename Count>
+CLI::Option* add_checkpoints_option(CLI::App& command, Count& count) {
+    return command.add_option("--checkpoints", count, "Most earlier states of a session kept to go back to")
+        ->check(CLI::Range(0, engine::kMostCheckpoints));
+}
+
 engine::SaveOptions save_options(const SessionArguments& arguments);
 
 /// As many as were asked for; otherwise as many as fit into a 32nd of the machine's memory, 1 to 16, where there is
