@@ -22,6 +22,7 @@ void add_convert_command(CLI::App& app, Action& action);
 void add_synth_command(CLI::App& app, Action& action);
 void add_plan_command(CLI::App& app, Action& action);
 void add_run_command(CLI::App& app, Action& action);
+void add_chat_command(CLI::App& app, Action& action);
 void add_session_command(CLI::App& app, Action& action);
 void add_info_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);

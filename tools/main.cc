@@ -20,7 +20,8 @@ constexpr const char* kAbout =
     "Runs Kimi K3 and Kimi-Linear on one machine, with the experts on the drive.\n\n"
     "  waste convert SRC DST      a release's folder becomes a container\n"
     "  waste plan MODEL           what it needs of this machine's memory\n"
-    "  waste run MODEL PROMPT     generates text\n";
+    "  waste run MODEL PROMPT     generates text\n"
+    "  waste chat MODEL           a conversation\n";
 
 constexpr const char* kFooter =
     "Environment: WASTE_TIER forces an instruction-set tier like --tier.\n"
@@ -67,6 +68,7 @@ int run(int argc, char** argv) {
     add_synth_command(app, action);
     add_plan_command(app, action);
     add_run_command(app, action);
+    add_chat_command(app, action);
     add_session_command(app, action);
     add_info_command(app, action);
     add_verify_command(app, action);

@@ -2,29 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 
 #include "tools/terminal.h"
 
 namespace waste::tools {
-namespace {
-
-/// A model's output must not steer a terminal; its lines and tabs are its own.
-std::string visible(const std::string& text, bool terminal) {
-    if (!terminal) return text;
-    std::string out;
-    for (size_t begin = 0; begin < text.size();) {
-        const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
-        out += printable(std::string_view(text).substr(begin, end - begin));
-        if (end < text.size()) out += text[end];
-        begin = end + 1;
-    }
-    return out;
-}
-
-}  // namespace
-
 ReplyOutput::ReplyOutput(const engine::Tokenizer* tokenizer, std::optional<engine::ChatFormat> chat,
                          std::vector<std::string> stops, Style style)
     : tokenizer_(tokenizer), style_(style), stops_(std::move(stops)) {
@@ -52,15 +34,16 @@ void ReplyOutput::finish() {
 }
 
 void ReplyOutput::show_reply(const engine::ReplyPiece& piece) {
+    if (piece.reasoning_was_response) reasoning_.clear();
     reasoning_ += piece.reasoning;
-    if (!style_.json && !style_.quiet) put_err(visible(piece.reasoning, stderr_is_terminal()));
+    if (!style_.json && !style_.quiet) put_err(shown_on(stderr_is_terminal(), piece.reasoning));
     show(stops_.push(piece.response));
 }
 
 void ReplyOutput::show(const std::string& text) {
     text_ += text;
     if (style_.json || text.empty()) return;
-    put_out(visible(text, stdout_is_terminal()));
+    put_out(shown_on(stdout_is_terminal(), text));
     fflush(stdout);
 }
 

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <random>
 
 #include "container/io_stats.h"
 #include "engine/generate.h"
@@ -17,6 +16,7 @@
 #include "tools/model_options.h"
 #include "tools/reply_output.h"
 #include "tools/run_report.h"
+#include "tools/sampling_options.h"
 #include "tools/session_options.h"
 #include "tools/terminal.h"
 
@@ -88,8 +88,8 @@ Result<Prompt> make_prompt(const Arguments& arguments, const Tokenizer* tokenize
             const auto format = engine::detect_chat_format(*tokenizer);
             if (!format) return pass(format);
             std::vector<engine::ChatMessage> messages;
-            if (!arguments.system.empty()) messages.push_back({"system", arguments.system, "", ""});
-            messages.push_back({"user", *text, "", ""});
+            if (!arguments.system.empty()) messages.push_back({"system", arguments.system});
+            messages.push_back({"user", *text});
             engine::ChatOptions options;
             options.thinking = arguments.think;
             options.effort = arguments.effort;
@@ -231,14 +231,6 @@ int answer(const Arguments& arguments, const engine::Model& model, engine::Sessi
     return generation.reason == engine::StopReason::interrupted ? kInterrupted : kOk;
 }
 
-/// The library's name of a sampling option in the command line's spelling.
-Error as_option(Error error) {
-    if (error.place == "temperature") error.place = "temp";
-    std::replace(error.place.begin(), error.place.end(), '_', '-');
-    error.place = "--" + error.place;
-    return error;
-}
-
 /// The file's session, back to where the prompt leaves it.
 Result<void> resume(engine::Session& session, const Start& start) {
     if (!start.saved) return {};
@@ -260,9 +252,7 @@ int64_t context_for(int64_t prompt_tokens, int64_t max_tokens, int64_t model_con
 
 int run(Arguments& arguments) {
     const bool seed_given = arguments.seed.has_value();
-    if (!arguments.seed) arguments.seed = std::random_device{}();
-    arguments.sampler.seed = *arguments.seed;
-    if (const auto ok = engine::validate(arguments.sampler); !ok) return report(as_option(ok.error()));
+    if (const auto ok = check_sampling(arguments.sampler, arguments.seed); !ok) return report(ok.error());
     auto model = engine::Model::open(arguments.model.model);
     if (!model) return report(model.error());
     const auto& config = model->config();
@@ -329,32 +319,6 @@ int run(Arguments& arguments) {
     return written ? code : report(written.error());
 }
 
-void add_sampling_options(CLI::App& command, Arguments& arguments) {
-    engine::SamplerOptions& sampler = arguments.sampler;
-    sampler.top_p = 0.95f;  // as K3's own service has it
-    const char* group = "Sampling";
-    command.add_option("--temp", sampler.temperature, "Temperature; 0 always takes the likeliest token")
-        ->capture_default_str()
-        ->group(group);
-    command.add_option("--top-k", sampler.top_k, "Sample among the k likeliest only; 0: all")
-        ->capture_default_str()
-        ->group(group);
-    command.add_option("--top-p", sampler.top_p, "Sample among the likeliest that hold this share; 1: all")
-        ->capture_default_str()
-        ->group(group);
-    command
-        .add_option("--min-p", sampler.min_p, "Drop tokens under this share of the likeliest one; 0: none")
-        ->capture_default_str()
-        ->group(group);
-    command
-        .add_option("--repeat-penalty", sampler.repeat_penalty,
-                    "Make tokens of the last 64 less likely; 1: off")
-        ->capture_default_str()
-        ->group(group);
-    command.add_option("--seed", arguments.seed, "Same seed, same text (default: a random one)")
-        ->group(group);
-}
-
 }  // namespace
 
 void add_run_command(CLI::App& app, Action& action) {
@@ -381,7 +345,7 @@ void add_run_command(CLI::App& app, Action& action) {
         ->take_all()
         ->expected(1)
         ->allow_extra_args(false);
-    add_sampling_options(*command, *arguments);
+    add_sampling_options(*command, arguments->sampler, arguments->seed);
     add_session_options(*command, arguments->session);
     command
         ->add_flag("--rewind", arguments->session.rewind,

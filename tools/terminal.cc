@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cmath>
@@ -15,11 +16,11 @@
 namespace waste::tools {
 namespace {
 
-std::atomic<bool> interrupt_flag{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "set from a signal handler");
+std::atomic<int> caught_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "set from a signal handler");
 
 void on_signal(int signal_number) {
-    interrupt_flag = true;
+    caught_signal = signal_number;
     signal(signal_number, SIG_DFL);
 }
 
@@ -67,6 +68,18 @@ std::string printable(std::string_view text) {
         } else {
             out += text[i];
         }
+    }
+    return out;
+}
+
+std::string shown_on(bool terminal, std::string_view text) {
+    if (!terminal) return std::string(text);
+    std::string out;
+    for (size_t begin = 0; begin < text.size();) {
+        const size_t end = std::min(text.find_first_of("\n\t", begin), text.size());
+        out += printable(text.substr(begin, end - begin));
+        if (end < text.size()) out += text[end];
+        begin = end + 1;
     }
     return out;
 }
@@ -132,7 +145,16 @@ void catch_interrupts() {
 }
 
 bool interrupted() {
-    return interrupt_flag;
+    return caught_signal != 0;
+}
+
+bool asked_to_end() {
+    return caught_signal == SIGTERM;
+}
+
+void clear_interrupt() {
+    caught_signal = 0;
+    catch_interrupts();
 }
 
 }  // namespace waste::tools

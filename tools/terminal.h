@@ -27,6 +27,10 @@ int report(const Error& error);
 /// Makes untrusted text safe to print: control characters become visible escapes.
 std::string printable(std::string_view text);
 
+/// A model's text for a terminal, which it must not steer: as printable(), but its lines and tabs are its own. Unchanged
+/// where it does not go to one.
+std::string shown_on(bool terminal, std::string_view text);
+
 std::string bytes_text(uint64_t bytes);     ///< "17.5 MB", decimal
 std::string duration_text(double seconds);  ///< "3 h 12 min", "45 s"
 bool stderr_is_terminal();
@@ -54,5 +58,9 @@ class ProgressLine {
 /// ends it at once.
 void catch_interrupts();
 bool interrupted();
+/// Whether the signal was SIGTERM.
+bool asked_to_end();
+/// Forgets an interruption that was dealt with; the next is caught again.
+void clear_interrupt();
 
 }  // namespace waste::tools

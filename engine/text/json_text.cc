@@ -101,7 +101,7 @@ class Builder : public nlohmann::json_sax<json> {
                 members[kept - 1] = std::move(member);
             }
         }
-        members.resize(kept);
+        members.erase(members.begin() + static_cast<std::ptrdiff_t>(kept), members.end());
     }
 
     std::vector<JsonValue> open_;  ///< arrays and objects that are not complete

@@ -4,7 +4,6 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/text/reply.h"
 #include "engine/text/utf8.h"
 #include "engine/text/xtml_reader.h"
 
@@ -168,6 +167,22 @@ std::vector<TranscriptMessage> read_transcript(const Tokenizer& tokenizer, ChatF
                                                std::span<const int32_t> ids) {
     return format == ChatFormat::xtml ? read_all(XtmlTranscript(tokenizer), ids)
                                       : read_all(ImTranscript(tokenizer), ids);
+}
+
+ReplyReader::Start reply_start(const Tokenizer& tokenizer, ChatFormat format,
+                               std::span<const int32_t> prompt) {
+    if (format == ChatFormat::im) return ReplyReader::Start::message;
+    XtmlReader markup(tokenizer);
+    auto start = ReplyReader::Start::message;
+    for (const int32_t id : prompt) {
+        const XtmlEvent event = markup.push(id);
+        if (event.kind == XtmlEvent::Kind::text && event.text.empty()) continue;
+        const bool opens = event.kind == XtmlEvent::Kind::open;
+        start = opens && event.text == "think"      ? ReplyReader::Start::think
+                : opens && event.text == "response" ? ReplyReader::Start::response
+                                                    : ReplyReader::Start::message;
+    }
+    return start;
 }
 
 }  // namespace waste::engine

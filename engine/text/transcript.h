@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/text/chat.h"
+#include "engine/text/reply.h"
 #include "engine/text/tokenizer.h"
 
 namespace waste::engine {
@@ -21,5 +22,9 @@ struct TranscriptMessage {
 /// conversation has no message.
 std::vector<TranscriptMessage> read_transcript(const Tokenizer& tokenizer, ChatFormat format,
                                                std::span<const int32_t> ids);
+
+/// How a reply behind a prompt of these tokens begins. `message` too where they do not end with the start of an answer.
+ReplyReader::Start reply_start(const Tokenizer& tokenizer, ChatFormat format,
+                               std::span<const int32_t> prompt);
 
 }  // namespace waste::engine

@@ -56,6 +56,18 @@ TEST(Transcript, SaysWhatIsCut) {
     }
 }
 
+TEST(Transcript, TellsHowAReplyBegins) {
+    const std::vector<ChatMessage> messages = {{"user", "Hi"}};
+    const auto start = [&](const ChatOptions& options) {
+        return reply_start(demo_tokenizer(), ChatFormat::xtml,
+                           demo_ids(*render_chat(ChatFormat::xtml, messages, options)));
+    };
+    EXPECT_EQ(start({true, "", true}), ReplyReader::Start::think);
+    EXPECT_EQ(start({false, "", true}), ReplyReader::Start::response);
+    EXPECT_EQ(start({true, "", false}), ReplyReader::Start::message);
+    EXPECT_EQ(reply_start(demo_tokenizer(), ChatFormat::im, {}), ReplyReader::Start::message);
+}
+
 TEST(Transcript, PlainTextHasNoMessages) {
     EXPECT_TRUE(transcript({{"<|open|>message role=\"user\"<|sep|>Hi", false}}).empty());
     EXPECT_TRUE(transcript({}).empty());

@@ -1,0 +1,80 @@
+#include "tools/chat_display.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tools/terminal.h"
+
+namespace waste::tools {
+namespace {
+
+constexpr std::string_view kDim = "\033[2m", kPlain = "\033[0m";
+
+void remember_last(std::string& last, std::string_view text) {
+    if (!text.empty()) last.assign(1, text.back());
+}
+
+}  // namespace
+
+void ChatDisplay::show(const engine::ReplyPiece& piece) {
+    if (!piece.reasoning.empty()) {
+        if (thinking_ == ShowThinking::fold) {
+            answer(piece.reasoning);
+            folded_ = true;
+        } else {
+            begin_thinking();
+            if (thinking_ == ShowThinking::apart) err_.write(shown_on(err_.terminal, piece.reasoning));
+            if (thinking_ == ShowThinking::apart) remember_last(last_err_, piece.reasoning);
+        }
+    }
+    // Folded, it stands there already.
+    if (piece.reasoning_was_response && thinking_ == ShowThinking::fold) return;
+    if (piece.response.empty()) return;
+    end_thinking();
+    if (std::exchange(folded_, false)) end_line();
+    answer(piece.response);
+}
+
+void ChatDisplay::show_call(const engine::ToolCall& call) {
+    end_thinking();
+    end_line();
+    const std::string line =
+        fmt::format("[calls {} {}]", call.name.empty() ? "a tool without a name" : call.name,
+                    call.arguments.empty() ? "{}" : call.arguments);
+    err_.write((err_.terminal ? printable(line) : line) + "\n");
+}
+
+void ChatDisplay::finish() {
+    end_thinking();
+    end_line();
+}
+
+void ChatDisplay::end_line() {
+    if (!last_out_.empty() && last_out_ != "\n") answer("\n");
+}
+
+void ChatDisplay::answer(std::string_view text) {
+    out_.write(shown_on(out_.terminal, text));
+    remember_last(last_out_, text);
+}
+
+void ChatDisplay::begin_thinking() {
+    if (in_thinking_) return;
+    in_thinking_ = true;
+    last_err_.clear();
+    if (err_.terminal) err_.write(kDim);
+    if (thinking_ == ShowThinking::hide && err_.terminal) {
+        err_.write("thinking ...");
+        last_err_ = ".";
+    }
+}
+
+void ChatDisplay::end_thinking() {
+    if (!in_thinking_) return;
+    in_thinking_ = false;
+    if (err_.terminal) err_.write(kPlain);
+    if (!last_err_.empty() && last_err_ != "\n") err_.write("\n");
+}
+
+}  // namespace waste::tools
