@@ -21,7 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostDepth = 1024;
 constexpr uint64_t kMostPieceBytes = uint64_t{1} << 30;  // Linux moves less than 2 GiB in one call
 constexpr int kSpins = 4000;
 constexpr size_t kEndsAtOnce = 64;
@@ -34,9 +33,9 @@ std::string size_text(uint64_t bytes) {
 Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
     if (options.depth == 0) options.depth = kDefaultReadDepth;
     if (options.piece_bytes == 0) options.piece_bytes = kDefaultPieceBytes;
-    if (options.depth < 0 || options.depth > kMostDepth) {
+    if (options.depth < 0 || options.depth > kMostReadDepth) {
         return fail(ErrorKind::invalid, "",
-                    fmt::format("a read depth of {} is not from 1 to {}", options.depth, kMostDepth));
+                    fmt::format("a read depth of {} is not from 1 to {}", options.depth, kMostReadDepth));
     }
     if (options.piece_bytes % kAlignment != 0 || options.piece_bytes > kMostPieceBytes) {
         return fail(ErrorKind::invalid, "",

@@ -46,6 +46,7 @@ enum class ReadMethod {
 };
 
 inline constexpr int kDefaultReadDepth = 8;
+inline constexpr int kMostReadDepth = 1024;
 inline constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
 
 struct DriveReaderOptions {
