@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <mutex>
@@ -21,7 +22,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostDepth = 1024;
 constexpr uint64_t kMostPieceBytes = uint64_t{1} << 30;  // Linux moves less than 2 GiB in one call
 constexpr int kSpins = 4000;
 constexpr size_t kEndsAtOnce = 64;
@@ -34,9 +34,9 @@ std::string size_text(uint64_t bytes) {
 Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
     if (options.depth == 0) options.depth = kDefaultReadDepth;
     if (options.piece_bytes == 0) options.piece_bytes = kDefaultPieceBytes;
-    if (options.depth < 0 || options.depth > kMostDepth) {
+    if (options.depth < 0 || options.depth > kMostReadDepth) {
         return fail(ErrorKind::invalid, "",
-                    fmt::format("a read depth of {} is not from 1 to {}", options.depth, kMostDepth));
+                    fmt::format("a read depth of {} is not from 1 to {}", options.depth, kMostReadDepth));
     }
     if (options.piece_bytes % kAlignment != 0 || options.piece_bytes > kMostPieceBytes) {
         return fail(ErrorKind::invalid, "",
@@ -94,7 +94,8 @@ class DriveReader::Loop {
 
     void submit(std::span<DriveRead* const> reads);
     uint32_t landed() const { return landed_.load(std::memory_order_acquire); }
-    void wait_for_landing(uint32_t seen) const;
+    void wait_for_landing(uint32_t seen);
+    void wait(const DriveRead& read);
     DriveReaderCounters counters() const;
     const Source& source() const { return *source_; }
 
@@ -102,7 +103,11 @@ class DriveReader::Loop {
     void run();
     bool take_submitted();
     void collect(bool wait);
-    void finish_one();
+    void pass_on_complete();
+    bool anything_arrived() const { return arrived_count_.load(std::memory_order_acquire) > 0; }
+    DriveRead* take_arrived();
+    bool finish_one();
+    void tell_waiters();
     void count_time();
 
     const std::unique_ptr<Source> source_;
@@ -116,6 +121,11 @@ class DriveReader::Loop {
     std::vector<DriveRead*> submitted_;  ///< not yet seen by the I/O thread
     bool sleeping_ = false;              ///< the I/O thread may wait for the backend, and has to be woken
     bool stopping_ = false;
+
+    std::mutex arrived_mutex_;         ///< guards the next one
+    std::vector<DriveRead*> arrived_;  ///< complete; their checksums are still to be compared
+    std::atomic<size_t> arrived_count_{0};
+    std::atomic<uint32_t> events_{0};  ///< arrivals and ends, modulo 2^32
 
     // The I/O thread's own.
     ReadQueue queue_;
@@ -137,11 +147,20 @@ void DriveReader::Loop::submit(std::span<DriveRead* const> reads) {
     if (wake) source_->backend->wake();
 }
 
-void DriveReader::Loop::wait_for_landing(uint32_t seen) const {
-    for (int i = 0; i < kSpins; i++) {
+void DriveReader::Loop::wait_for_landing(uint32_t seen) {
+    for (int spins = 0;; spins++) {
+        const uint32_t events = events_.load(std::memory_order_acquire);
         if (landed() != seen) return;
+        if (finish_one()) continue;
+        if (spins >= kSpins) events_.wait(events, std::memory_order_acquire);
     }
-    landed_.wait(seen, std::memory_order_acquire);
+}
+
+void DriveReader::Loop::wait(const DriveRead& read) {
+    const auto pending = [&] { return read.state.load(std::memory_order_acquire) == ReadState::pending; };
+    while (pending() && finish_one()) {
+    }
+    read.state.wait(ReadState::pending, std::memory_order_acquire);
 }
 
 DriveReaderCounters DriveReader::Loop::counters() const {
@@ -181,21 +200,56 @@ void DriveReader::Loop::collect(bool wait) {
     for (size_t i = 0; i < count; i++) {
         if (queue_.end_piece(ends[i], again)) source_->backend->start(again);
     }
+    pass_on_complete();
     count_time();
     bytes_.store(queue_.bytes(), std::memory_order_relaxed);
     retries_.store(queue_.retries(), std::memory_order_relaxed);
 }
 
-void DriveReader::Loop::finish_one() {
-    DriveRead& read = queue_.take_complete();
+void DriveReader::Loop::tell_waiters() {
+    events_.fetch_add(1, std::memory_order_release);
+    events_.notify_all();
+}
+
+void DriveReader::Loop::pass_on_complete() {
+    if (!queue_.has_complete()) return;
+    {
+        const std::lock_guard lock(arrived_mutex_);
+        while (queue_.has_complete()) arrived_.push_back(&queue_.take_complete());
+        arrived_count_.store(arrived_.size(), std::memory_order_release);
+    }
+    tell_waiters();
+}
+
+/// The oldest urgent one, else the oldest; null where there is none.
+DriveRead* DriveReader::Loop::take_arrived() {
+    if (!anything_arrived()) return nullptr;
+    const std::lock_guard lock(arrived_mutex_);
+    auto next = std::find_if(arrived_.begin(), arrived_.end(), [](const DriveRead* read) {
+        return read->urgent.load(std::memory_order_relaxed);
+    });
+    if (next == arrived_.end()) next = arrived_.begin();
+    if (next == arrived_.end()) return nullptr;
+    DriveRead* const read = *next;
+    arrived_.erase(next);
+    arrived_count_.store(arrived_.size(), std::memory_order_release);
+    return read;
+}
+
+/// Verifies a read that has arrived and gives it to its owner. False where there is none. Any thread.
+bool DriveReader::Loop::finish_one() {
+    DriveRead* const read = take_arrived();
+    if (!read) return false;
+    verify_read(*read, source_->paths);
     reads_.fetch_add(1, std::memory_order_relaxed);
-    const auto state = read.error ? ReadState::failed : ReadState::done;
+    const auto state = read->error ? ReadState::failed : ReadState::done;
     // From the store on the read is its owner's; notify_all uses its address and not its content.
-    auto& shared_state = read.state;
+    auto& shared_state = read->state;
     shared_state.store(state, std::memory_order_release);
     shared_state.notify_all();
     landed_.fetch_add(1, std::memory_order_release);
-    landed_.notify_all();
+    tell_waiters();
+    return true;
 }
 
 void DriveReader::Loop::run() {
@@ -204,13 +258,14 @@ void DriveReader::Loop::run() {
         if (!going_on) queue_.stop();
         ReadPiece piece;
         while (queue_.next_piece(piece)) source_->backend->start(piece);
+        pass_on_complete();  // what made no sense, or was stopped
         count_time();
-        const bool idle = queue_.in_flight() == 0 && !queue_.has_complete();
+        const bool idle = queue_.in_flight() == 0 && !anything_arrived();
         if (!going_on && idle) return;
-        // Never wait on top of a complete read. The collect comes first all the same: it passes on what has
-        // been started, so that the drive works while a checksum is computed.
-        collect(!queue_.has_complete());
-        if (queue_.has_complete()) finish_one();
+        // Never wait on top of a read that has arrived. The collect comes first all the same: it passes on what
+        // has been started, so that the drive works while a checksum is computed.
+        collect(!anything_arrived());
+        finish_one();
     }
 }
 
@@ -266,6 +321,9 @@ uint32_t DriveReader::landed() const {
 }
 void DriveReader::wait_for_landing(uint32_t seen) const {
     loop_->wait_for_landing(seen);
+}
+void DriveReader::wait(const DriveRead& read) const {
+    loop_->wait(read);
 }
 DriveReaderCounters DriveReader::counters() const {
     return loop_->counters();

@@ -2,9 +2,10 @@
 // the system.
 //
 // One I/O thread owns everything below submit(): it cuts reads into pieces, keeps a few pieces in flight,
-// urgent reads first and otherwise in order of submission, continues short pieces, retries what may pass (a
-// piece that fails with EIO once), and checks the checksum of a read that is complete. The bytes are the same
-// whichever way they came.
+// urgent reads first and otherwise in order of submission, continues short pieces, and retries what may pass (a
+// piece that fails with EIO once). A read that is complete is compared with its checksum by that thread or by
+// one that has nothing to do but wait, so that records which arrive together are checked together. The bytes
+// are the same whichever way they came.
 #pragma once
 
 #include <atomic>
@@ -46,6 +47,7 @@ enum class ReadMethod {
 };
 
 inline constexpr int kDefaultReadDepth = 8;
+inline constexpr int kMostReadDepth = 1024;
 inline constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
 
 struct DriveReaderOptions {
@@ -85,8 +87,11 @@ class DriveReader {
 
     /// Reads that have ended so far, modulo 2^32. What has ended by then is seen in the reads' states.
     uint32_t landed() const;
-    /// Returns once landed() differs from `seen`: spins for some microseconds, then sleeps.
+    /// Returns once landed() differs from `seen`: compares checksums of what has arrived meanwhile, spins for some
+    /// microseconds, then sleeps.
     void wait_for_landing(uint32_t seen) const;
+    /// Returns once the read has ended: compares checksums while there are any, then sleeps.
+    void wait(const DriveRead& read) const;
 
     DriveReaderCounters counters() const;
     /// Whether every file is read past the page cache.

@@ -1,11 +1,14 @@
 #include "container/known_drives.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "container/drive_reader.h"
 #include "container/file.h"
+#include "container/manifest.h"
 #include "container/system.h"
 
 namespace waste::container {
@@ -35,6 +38,11 @@ bool has_text(const Json& object, const char* key, std::string_view text) {
 bool is_of(const Json& drive, const DriveFacts& facts) {
     return has_text(drive, "device", facts.device_text()) &&
            has_text(drive, "file_system", facts.file_system);
+}
+
+/// 0 where there is none.
+uint64_t number_of(const Json& drive, const char* key) {
+    return drive.contains(key) && drive[key].is_number_unsigned() ? drive[key].get<uint64_t>() : 0;
 }
 
 }  // namespace
@@ -70,20 +78,28 @@ Result<void> remember_drive_rate(const std::string& known_drives, const DriveRat
     return write_file(known_drives, all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-std::optional<double> known_drive_rate(const std::string& known_drives, const DriveFacts& facts) {
+std::optional<KnownDrive> known_drive(const std::string& known_drives, const DriveFacts& facts) {
     for (const Json& drive : read_drives(known_drives)) {
         if (!is_of(drive, facts) || !drive.contains("bytes_per_second")) continue;
         const Json& value = drive["bytes_per_second"];
         if (!value.is_number()) continue;
         const double rate = value.get<double>();
-        if (std::isfinite(rate) && rate > 0) return rate;
+        if (!std::isfinite(rate) || rate <= 0) continue;
+        const auto depth = number_of(drive, "depth"), record = number_of(drive, "record_bytes");
+        KnownDrive known{rate, 0, 0};
+        if (depth <= kMostReadDepth && record % kAlignment == 0) {
+            known.depth = static_cast<int>(depth);
+            // Longer records were read in pieces of the default size.
+            known.piece_bytes = std::min(record, kDefaultPieceBytes);
+        }
+        return known;
     }
     return std::nullopt;
 }
 
-std::optional<double> known_drive_rate(const std::string& path) {
+std::optional<KnownDrive> known_drive(const std::string& path) {
     const auto facts = read_drive_facts(path, "");
-    return facts ? known_drive_rate(known_drives_path(), *facts) : std::nullopt;
+    return facts ? known_drive(known_drives_path(), *facts) : std::nullopt;
 }
 
 }  // namespace waste::container

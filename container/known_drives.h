@@ -1,6 +1,6 @@
-// What drives gave when they were measured, kept for planners: a small file in the user's cache directory. It
-// is a cache: where it is damaged or of another version it counts for nothing, and the next measurement
-// replaces it.
+// What drives gave when they were measured, kept for planners and for runs: a small file in the user's cache
+// directory. It is a cache: where it is damaged or of another version it counts for nothing, and the next
+// measurement replaces it.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,16 @@ std::string known_drives_path();
 /// went through the page cache is not kept.
 Result<void> remember_drive_rate(const std::string& known_drives, const DriveRate& rate);
 
-/// Bytes a second that the drive under `path` gave when it was last measured.
-std::optional<double> known_drive_rate(const std::string& path);
+/// What a measurement found: the rate, and with how much in flight.
+struct KnownDrive {
+    double bytes_per_second = 0;
+    int depth = 0;             ///< as of DriveReaderOptions; 0: not known
+    uint64_t piece_bytes = 0;  ///< likewise
+};
+
+/// Of the drive under `path`, when it was last measured.
+std::optional<KnownDrive> known_drive(const std::string& path);
 /// The same with the file and the drive given.
-std::optional<double> known_drive_rate(const std::string& known_drives, const DriveFacts& facts);
+std::optional<KnownDrive> known_drive(const std::string& known_drives, const DriveFacts& facts);
 
 }  // namespace waste::container

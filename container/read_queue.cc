@@ -155,15 +155,16 @@ bool ReadQueue::end_piece(const PieceEnd& end, ReadPiece& again) {
 DriveRead& ReadQueue::take_complete() {
     const uint32_t index = complete_.front();
     complete_.erase(complete_.begin());
-    DriveRead& read = *active_[index].read;
     free_active_.push_back(index);
-    if (read.error || !read.verify) return read;
-    if (xxh3_64(std::span<const std::byte>(read.to, read.length)) != read.hash) {
-        read.error = Error{ErrorKind::corrupt, path_of(read),
-                           fmt::format("bytes {} to {} do not match their checksum", read.offset,
-                                       read.offset + read.length)};
-    }
-    return read;
+    return *active_[index].read;
+}
+
+void verify_read(DriveRead& read, const std::vector<std::string>& paths) {
+    if (read.error || !read.verify) return;
+    if (xxh3_64(std::span<const std::byte>(read.to, read.length)) == read.hash) return;
+    read.error = Error{
+        ErrorKind::corrupt, paths[read.file],
+        fmt::format("bytes {} to {} do not match their checksum", read.offset, read.offset + read.length)};
 }
 
 }  // namespace waste::container

@@ -29,8 +29,8 @@ class ReadQueue {
     bool end_piece(const PieceEnd& end, ReadPiece& again);
 
     bool has_complete() const { return !complete_.empty(); }
-    /// Checks the oldest complete read and takes it out; `error` is set where it has failed, `state` is left
-    /// alone.
+    /// Takes out the oldest complete read; `error` is set where it has failed, `state` is left alone. Its
+    /// checksum is still to be compared.
     DriveRead& take_complete();
 
     int in_flight() const { return static_cast<int>(pieces_.size() - free_pieces_.size()); }
@@ -67,5 +67,9 @@ class ReadQueue {
     uint64_t bytes_ = 0;
     uint64_t retries_ = 0;
 };
+
+/// Compares the bytes of a complete read with its checksum where it is to be verified, and sets `error` where they
+/// differ. Any thread.
+void verify_read(DriveRead& read, const std::vector<std::string>& paths);
 
 }  // namespace waste::container

@@ -62,7 +62,7 @@ Result<container::ExpertView> ExpertStore::Lease::view() const {
     const container::DriveRead& read = store_->slots_[static_cast<size_t>(slot_)].read;
     if (!landed()) {
         const auto start = Clock::now();
-        read.state.wait(ReadState::pending, std::memory_order_acquire);
+        store_->reader_->wait(read);
         store_->count_wait(bank_, Clock::now() - start);
     }
     if (read.state.load(std::memory_order_acquire) == ReadState::failed) {

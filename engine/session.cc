@@ -141,6 +141,7 @@ Result<void> Session::forward(std::span<const int32_t> ids, KdaForm form, bool l
     }
     int64_t snapshots = 0;
     for (int64_t layer = 0; layer < c.num_hidden_layers; layer++) {
+        if (on_layer_) on_layer_(layer, c.num_hidden_layers, tokens);
         if (const auto ok = model_->trunk().enter(layer); !ok) return ok;
         if (const auto ok = run_layer(step, layer, snapshots); !ok) return ok;
     }

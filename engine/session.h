@@ -72,6 +72,8 @@ class Session {
     using OnToken = std::function<void(int64_t position, std::span<const float> logits)>;
     /// Called after each block of tokens; returning false stops the feed there, with position() behind the block.
     using OnBlock = std::function<bool()>;
+    /// Called before each layer of each block, by the thread that feeds: the layer of how many, the block's tokens.
+    using OnLayer = std::function<void(int64_t layer, int64_t layers, int64_t tokens)>;
 
     /// Appends tokens to the sequence, computed in blocks. Without `on_token` only the last token's logits are
     /// computed. Ids outside the vocabulary and sequences past the context are refused before anything is
@@ -129,6 +131,9 @@ class Session {
     void clear();
     /// Null ends tracing; the trace must outlive its use.
     void set_trace(Trace* trace) { trace_ = trace; }
+    /// For showing how far a block is; null ends it. A block cannot be stopped between its layers: the recurrent state
+    /// of those before has already moved on.
+    void set_on_layer(OnLayer on_layer) { on_layer_ = std::move(on_layer); }
     /// Null ends profiling; the profile is added to and must outlive its use.
     void set_profile(Profile* profile) { profile_ = profile; }
 
@@ -173,6 +178,7 @@ class Session {
     int64_t block_tokens_;
     const float* logits_ = nullptr;  ///< the last token's row in the workspace
     Trace* trace_ = nullptr;
+    OnLayer on_layer_;
     Profile* profile_ = nullptr;
     bool broken_ = false;
 };

@@ -26,7 +26,7 @@ constexpr const char* kAbout =
     "and\n"
     "depth, and leaves nothing behind. Other programs' use of the drive shows in the figures. The fastest "
     "is\n"
-    "kept in ~/.cache/waste/drives.json for later plans.";
+    "kept in ~/.cache/waste/drives.json for later plans and runs.";
 
 constexpr const char* kFooter =
     "Examples:\n"
@@ -150,7 +150,7 @@ int bench_drive(const Arguments& arguments) {
     (arguments.json ? print_json : print_text)(arguments, *rate);
     warn_about(*rate);
     const auto kept = container::remember_drive_rate(container::known_drives_path(), *rate);
-    if (!kept) warn(kept.error().text() + "; the figures are not kept for later plans");
+    if (!kept) warn(kept.error().text() + "; the figures are not kept for later plans and runs");
     return kOk;
 }
 

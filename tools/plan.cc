@@ -74,9 +74,10 @@ Result<std::vector<int64_t>> choose_contexts(const Arguments& arguments, int64_t
 /// What the user says, else what `waste bench drive` last measured of the drive that the model lies on.
 Rates known_rates(const Arguments& arguments) {
     constexpr double kGigabyte = 1e9;
-    const double drive = arguments.drive_gigabytes > 0
-                             ? arguments.drive_gigabytes * kGigabyte
-                             : container::known_drive_rate(arguments.model).value_or(0);
+    const double drive =
+        arguments.drive_gigabytes > 0
+            ? arguments.drive_gigabytes * kGigabyte
+            : container::known_drive(arguments.model).value_or(container::KnownDrive{}).bytes_per_second;
     return {drive, arguments.memory_gigabytes * kGigabyte};
 }
 

@@ -14,6 +14,7 @@
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/model_options.h"
+#include "tools/prompt_progress.h"
 #include "tools/reply_output.h"
 #include "tools/run_report.h"
 #include "tools/sampling_options.h"
@@ -144,14 +145,10 @@ Result<Start> find_start(const Arguments& arguments, const Prompt& prompt,
 /// which is after the block being computed.
 Result<int64_t> read_prompt(engine::Session& session, std::span<const int32_t> ids,
                             const Arguments& arguments, SessionSaver& saver) {
-    constexpr size_t kWorthALine = 128;
-    ProgressLine progress("tokens");
+    PromptProgress progress(session, static_cast<int64_t>(ids.size()), arguments.quiet);
     const int64_t known = session.position();
     const auto on_block = [&] {
-        const int64_t done = session.position() - known;
-        if (!arguments.quiet && ids.size() >= kWorthALine) {
-            progress.update(static_cast<uint64_t>(done), ids.size(), 0, "reading the prompt");
-        }
+        progress.after_block();
         saver.after_tokens();
         return !interrupted();
     };

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "container/drive_facts.h"
+#include "container/drive_reader.h"
 #include "container/file.h"
 #include "container/known_drives.h"
 #include "tests/support/temp_dir.h"
@@ -185,26 +186,56 @@ TEST(DriveRate, BestIsTheLeastThatIsAsGood) {
     EXPECT_EQ(rate.rows[0].spread(), 0);
 }
 
+double rate_of(const std::string& path, const DriveRate& rate) {
+    return known_drive(path, rate.facts).value_or(KnownDrive{}).bytes_per_second;
+}
+
 TEST(KnownDrives, AreKeptByDeviceAndFileSystem) {
     const TempDir dir;
     const std::string path = dir.file("cache/waste/drives.json");
     DriveRate rate = made_up_rate({{4096, 2, {3e9}, 0, 0}});
-    EXPECT_FALSE(known_drive_rate(path, rate.facts));
+    EXPECT_FALSE(known_drive(path, rate.facts));
     ASSERT_TRUE(remember_drive_rate(path, rate));
     DriveRate other = made_up_rate({{4096, 2, {4e9}, 0, 0}});
     other.facts.device = makedev(259, 3);
     ASSERT_TRUE(remember_drive_rate(path, other));
-    EXPECT_EQ(known_drive_rate(path, rate.facts), 3e9);
-    EXPECT_EQ(known_drive_rate(path, other.facts), 4e9);
+    EXPECT_EQ(rate_of(path, rate), 3e9);
+    EXPECT_EQ(rate_of(path, other), 4e9);
     rate.rows[0].bytes_per_second = {2e9};
     ASSERT_TRUE(remember_drive_rate(path, rate));
-    EXPECT_EQ(known_drive_rate(path, rate.facts), 2e9) << "the newest counts";
+    EXPECT_EQ(rate_of(path, rate), 2e9) << "the newest counts";
     rate.rows[0].bytes_per_second = {30e9};
     rate.direct = false;
     ASSERT_TRUE(remember_drive_rate(path, rate));
-    EXPECT_EQ(known_drive_rate(path, rate.facts), 2e9) << "the page cache's rate is not the drive's";
+    EXPECT_EQ(rate_of(path, rate), 2e9) << "the page cache's rate is not the drive's";
     rate.facts.file_system = "xfs";
-    EXPECT_FALSE(known_drive_rate(path, rate.facts));
+    EXPECT_FALSE(known_drive(path, rate.facts));
+}
+
+TEST(KnownDrives, TellDepthAndPieces) {
+    const TempDir dir;
+    const std::string path = dir.file("drives.json");
+    DriveRate rate = made_up_rate({{512 << 10, 16, {3e9}, 0, 0}});
+    ASSERT_TRUE(remember_drive_rate(path, rate));
+    EXPECT_EQ(known_drive(path, rate.facts)->depth, 16);
+    EXPECT_EQ(known_drive(path, rate.facts)->piece_bytes, 512u << 10);
+    rate = made_up_rate({{16 << 20, 4, {3e9}, 0, 0}});
+    ASSERT_TRUE(remember_drive_rate(path, rate));
+    EXPECT_EQ(known_drive(path, rate.facts)->piece_bytes, kDefaultPieceBytes) << "it was read in pieces";
+    for (const char* wrong :
+         {R"("depth":-1,"record_bytes":4096)", R"("depth":2000000,"record_bytes":4096)",
+          R"("depth":1.5,"record_bytes":100)", R"("depth":4,"record_bytes":100)", R"("depth":4294967297)",
+          R"("depth":"4","record_bytes":[])", R"("record_bytes":18446744073709551615)"}) {
+        std::ofstream(path) << R"({"version":1,"drives":[{"device":"259:2","file_system":"ext4",)"
+                            << R"("bytes_per_second":3e9,)" << wrong << "}]}";
+        const auto known = known_drive(path, rate.facts);
+        ASSERT_TRUE(known) << wrong;
+        EXPECT_EQ(known->bytes_per_second, 3e9);
+        DriveReaderOptions options;
+        options.depth = known->depth;
+        options.piece_bytes = known->piece_bytes;
+        EXPECT_TRUE(DriveReader::start({path}, options)) << wrong;
+    }
 }
 
 TEST(KnownDrives, DamagedContentIsIgnoredAndReplaced) {
@@ -229,12 +260,12 @@ TEST(KnownDrives, DamagedContentIsIgnoredAndReplaced) {
     for (size_t length = 0; length + 2 < whole.size(); length++) damaged.push_back(whole.substr(0, length));
     for (const std::string& text : damaged) {
         std::ofstream(path) << text;
-        EXPECT_FALSE(known_drive_rate(path, rate.facts)) << text;
+        EXPECT_FALSE(known_drive(path, rate.facts)) << text;
     }
     for (size_t i = 0; i < 12; i++) {
         std::ofstream(path) << damaged[i];
         ASSERT_TRUE(remember_drive_rate(path, rate));
-        EXPECT_EQ(known_drive_rate(path, rate.facts), 3e9) << damaged[i];
+        EXPECT_EQ(rate_of(path, rate), 3e9) << damaged[i];
     }
 }
 

@@ -252,5 +252,30 @@ TEST_F(FaultyReads, TheEndWaitsForWhatIsInFlight) {
     EXPECT_EQ(reads_[0].error->kind, ErrorKind::interrupted);
 }
 
+/// Those who wait compare checksums too: whoever does it, each read ends once and with the right verdict.
+TEST_F(FaultyReads, ManyThatWaitShareTheChecks) {
+    constexpr size_t kReads = 400;
+    start([this](const ReadPiece& piece) { return copy(piece); }, 8);
+    Reads many(kReads, 2 * kBlock);
+    for (size_t i = 0; i < kReads; i++) {
+        many[i].offset = i % 31 * kBlock;
+        many[i].hash = xxh3_64(std::string_view(text_).substr(many[i].offset, 2 * kBlock)) + (i % 7 == 0);
+    }
+    std::vector<std::thread> waiting;
+    for (size_t t = 0; t < 3; t++) {
+        waiting.emplace_back([&, t] {
+            reader_->submit(many.all().subspan(100 * t, 100));
+            for (size_t i = 100 * t; i < 100 * (t + 1); i++) reader_->wait(many[i]);
+        });
+    }
+    reader_->submit(many.all().subspan(300));
+    wait_for_all(*reader_, kReads);
+    for (std::thread& thread : waiting) thread.join();
+    EXPECT_EQ(reader_->counters().reads, kReads);
+    for (size_t i = 0; i < kReads; i++) {
+        EXPECT_EQ(many[i].state.load(), i % 7 == 0 ? ReadState::failed : ReadState::done) << i;
+    }
+}
+
 }  // namespace
 }  // namespace waste::container

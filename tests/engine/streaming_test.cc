@@ -182,6 +182,30 @@ TEST_P(Streaming, CountersAddUp) {
     EXPECT_GE(model.experts().drive().bytes, all.bytes - all.ahead_reads * model.experts().slot_bytes());
 }
 
+TEST_P(Streaming, LayersAreToldAsTheyBegin) {
+    const Model model = open(with_slots(least_slots()));
+    SessionOptions options = two_threads();
+    options.block_tokens = 64;
+    auto session = Session::create(model, options);
+    ASSERT_TRUE(session);
+    const int64_t layers = model.config().num_hidden_layers;
+    std::vector<int64_t> blocks;
+    int64_t next = 0;
+    session->set_on_layer([&](int64_t layer, int64_t of, int64_t tokens) {
+        EXPECT_EQ(layer, next % layers);
+        EXPECT_EQ(of, layers);
+        if (layer == 0) blocks.push_back(tokens);
+        next++;
+    });
+    const auto ids = arbitrary_ids(model.config().vocab_size);
+    ASSERT_TRUE(session->feed(std::span(ids).first(kPrompt)));
+    EXPECT_EQ(blocks, (std::vector<int64_t>{64, 64, 2}));
+    EXPECT_EQ(next, 3 * layers);
+    session->set_on_layer(nullptr);
+    ASSERT_TRUE(session->feed(std::span(ids).subspan(kPrompt, 1)));
+    EXPECT_EQ(next, 3 * layers);
+}
+
 TEST_P(Streaming, SlotsMayComeAndGo) {
     const Model model = open(with_slots(all_slots()));
     auto session = Session::create(model, two_threads());

@@ -65,7 +65,7 @@ class BenchDriveTest(CommandTest):
             pass
         out, error = self.bench("--json", "-q")
         if json.loads(out)["direct"]:
-            self.assertIn("not kept for later plans", error)
+            self.assertIn("not kept for later plans and runs", error)
 
     def test_memory_is_not_called_a_drive(self):
         with command_support.file_system(self.directory, "size=8m") as place:
