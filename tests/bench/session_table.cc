@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <random>
@@ -144,13 +145,88 @@ int print_k3(const std::string& path) {
     return ok ? 0 : 1;
 }
 
+/// Logits of the tokens behind `position`, from a session that was written in this format and read again.
+std::vector<float> continued(const engine::Model& model, std::span<const int32_t> ids, size_t position,
+                             const engine::SaveOptions& options, const std::string& path) {
+    engine::SessionOptions shape;
+    shape.context_length = static_cast<int64_t>(ids.size());
+    auto before = engine::Session::create(model, shape), after = engine::Session::create(model, shape);
+    std::vector<float> out;
+    if (!before || !after || !before->feed(ids.first(position)) || !before->save(path, options)) return out;
+    const auto saved = engine::SavedSession::open(path);
+    if (!saved || !after->load(*saved)) return out;
+    for (const int32_t id : ids.subspan(position)) {
+        if (!after->feed({&id, 1})) return {};
+        out.insert(out.end(), after->logits().begin(), after->logits().end());
+    }
+    return out;
+}
+
+/// Kullback-Leibler divergence of the second from the first, in nats.
+double divergence(std::span<const float> a, std::span<const float> b) {
+    const auto log_sum = [](std::span<const float> logits) {
+        const double largest = *std::max_element(logits.begin(), logits.end());
+        double sum = 0;
+        for (const float logit : logits) sum += std::exp(logit - largest);
+        return largest + std::log(sum);
+    };
+    const double log_a = log_sum(a), log_b = log_sum(b);
+    double out = 0;
+    for (size_t i = 0; i < a.size(); i++) out += std::exp(a[i] - log_a) * (a[i] - log_a - (b[i] - log_b));
+    return out;
+}
+
+int print_effect(const std::string& directory, const std::string& session, size_t position,
+                 const std::string& path) {
+    const auto model = engine::Model::open(directory);
+    const auto text = engine::SavedSession::open(session);
+    if (!model || !text || text->history().tokens.size() <= position) {
+        fmt::print(stderr, "no model, or no session of more than {} tokens\n", position);
+        return 1;
+    }
+    using enum engine::StateFormat;
+    const std::span ids(text->history().tokens);
+    const auto exact = continued(*model, ids, position, {f32, f32, true}, path);
+    const auto width = static_cast<size_t>(model->config().vocab_size);
+    fmt::print(
+        "{} tokens after {}: divergence from the exact session in nats, and where the likeliest token is "
+        "another\n",
+        ids.size() - position, position);
+    const auto row = [&](const char* name, const engine::SaveOptions& options) {
+        const auto logits = continued(*model, ids, position, options, path);
+        if (logits.size() != exact.size() || exact.empty()) return false;
+        double sum = 0, most = 0;
+        int others = 0;
+        for (size_t at = 0; at < exact.size(); at += width) {
+            const auto a = std::span(exact).subspan(at, width), b = std::span(logits).subspan(at, width);
+            const double one = divergence(a, b);
+            sum += one;
+            most = std::max(most, one);
+            others += std::max_element(a.begin(), a.end()) - a.begin() !=
+                      std::max_element(b.begin(), b.end()) - b.begin();
+        }
+        fmt::print("  {:<28} mean {:.2e}  most {:.2e}  {} tokens\n", name,
+                   sum / static_cast<double>(exact.size() / width), most, others);
+        return true;
+    };
+    const bool ok = row("f32", {f32, f32, true}) && row("bf16 states", {bf16, f32, true}) &&
+                    row("bf16 latents", {f32, bf16, true}) && row("bf16 both", {bf16, bf16, true});
+    static_cast<void>(container::remove_file(path));
+    return ok ? 0 : 1;
+}
+
 int run(int argc, char** argv) {
     CLI::App app("Sizes and times of session files: codings tried on a session, and a session of K3's size.");
-    std::string session, place = "k3.session";
+    std::string session, model, place = "k3.session";
+    size_t position = 512;
     app.add_option("SESSION", session, "A session file with f32 states, of a trained model")->required();
     app.add_option("--write", place, "Where to write the one of K3's size; it is removed")
         ->capture_default_str();
+    auto* of = app.add_option("--model", model,
+                              "Its model: says what bf16 does to the tokens behind --position instead");
+    app.add_option("--position", position, "See --model")->needs(of)->capture_default_str();
     CLI11_PARSE(app, argc, argv);
+    if (!model.empty()) return print_effect(model, session, position, place);
     const auto saved = engine::SavedSession::open(session);
     if (!saved) {
         fmt::print(stderr, "{}\n", saved.error().text());

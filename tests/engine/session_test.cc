@@ -145,6 +145,23 @@ TEST_P(SavedSessions, GoOnWhereExpertsAreHeldInAnotherWay) {
     EXPECT_TRUE(same_bits(after.logits(), unbroken.logits()));
 }
 
+TEST_P(SavedSessions, GoOnOnEveryTier) {
+    const auto ids = arbitrary_ids(model(), 2 * kChunk + 20);
+    const size_t cut = kChunk + 7;
+    for (const kernels::Tier tier : kernels::supported_tiers()) {
+        SessionOptions options = options_for(200);
+        options.tier = tier;
+        Session unbroken = open(model(), options), before = open(model(), options),
+                after = open(model(), options);
+        for (Session* session : {&unbroken, &before}) feed(*session, std::span(ids).first(cut));
+        save(before, file());
+        load(after, file());
+        for (Session* session : {&unbroken, &after}) feed(*session, std::span(ids).subspan(cut));
+        EXPECT_TRUE(same_bits(after.logits(), unbroken.logits())) << kernels::tier_name(tier);
+        ASSERT_TRUE(container::remove_file(file()));
+    }
+}
+
 TEST_P(SavedSessions, TwoOnOneModelDoNotTouchEachOther) {
     const auto one = arbitrary_ids(model(), 100), two = arbitrary_ids(model(), 100, 3);
     const auto alone = [&](const std::vector<int32_t>& ids) {
