@@ -35,7 +35,7 @@ std::map<int32_t, double> shares(const SamplerOptions& options, const Logits& lo
                                  const std::vector<int32_t>& recent = {}) {
     Sampler sampler = make(options, logits.size());
     std::map<int32_t, double> counts;
-    for (int i = 0; i < kDraws; ++i) counts[sampler.sample(logits, recent, 0).value()] += 1.0;
+    for (int i = 0; i < kDraws; ++i) counts[sampler.sample(logits, recent, i).value()] += 1.0;
     for (auto& [id, count] : counts) count /= kDraws;
     return counts;
 }
