@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "engine/memory_watch.h"
 #include "engine/model_text.h"
@@ -68,7 +69,8 @@ Result<void> check_place(const std::string& path) {
 Result<void> check_format(const CLI::App& command, const Arguments& arguments, engine::ChatFormat format) {
     if (format == engine::ChatFormat::xtml) return {};
     for (const char* option : {"--think", "--effort", "--hide-thinking", "--fold-thinking"}) {
-        if (command.count(option) > 0) {
+        const bool only_declines = option == std::string_view("--think") && !arguments.settings.thinking;
+        if (command.count(option) > 0 && !only_declines) {
             return fail(ErrorKind::invalid, option,
                         arguments.model.model + " has no thinking in its chat format");
         }

@@ -172,6 +172,7 @@ Result<Answer> Conversation::answer(const OnPiece& on_piece, const IsInterrupted
         if (const auto back = session_.rewind(begin); !back) return pass(back);
         return pass(ok);
     }
+    if (reader.ended()) answer.reason = engine::StopReason::stop_token;
     if (answer.reason == engine::StopReason::length && most == room)
         answer.reason = engine::StopReason::context;
     cost_.generated_tokens = static_cast<int64_t>(generation.ids.size());

@@ -1,6 +1,7 @@
 // How an answer appears while it is generated: the response on stdout, all else on stderr.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

@@ -71,7 +71,7 @@ int ChatLoop::run() {
         if (entry.status == Line::Status::interrupted) {
             // At a prompt Ctrl-C drops the line; without a terminal there is none to drop.
             if (asked_to_end() || !lines_.can_edit()) {
-                ends_ = failed_ = true;
+                stopped_ = true;
                 break;
             }
             clear_interrupt();
@@ -86,12 +86,13 @@ int ChatLoop::run() {
             report(ok.error());
             failed_ = true;
         }
-        if (asked_to_end()) break;
+        stopped_ = asked_to_end();
+        if (stopped_) break;
         if (interrupted()) clear_interrupt();
     }
     const auto saved = unsaved_ && !session_path_.empty() ? save(session_path_) : Result<void>();
     if (!saved) return report(saved.error());
-    if (asked_to_end()) return kInterrupted;
+    if (stopped_) return kInterrupted;
     return failed_ && !lines_.can_edit() ? kFailed : kOk;
 }
 
@@ -258,22 +259,28 @@ Result<void> ChatLoop::load(const std::string& path) {
     if (unsaved_ && !session_path_.empty()) {
         if (const auto ok = save(session_path_); !ok) return ok;
     }
-    if (const auto ok = session_.load(*saved); !ok) {
-        // The session is empty now; what it was is in its file.
-        if (session_path_.empty()) return ok;
-        const auto before = engine::SavedSession::open(session_path_);
-        const auto again = before ? session_.load(*before) : Result<void>(pass(before));
+    auto ok = session_.load(*saved);
+    if (ok) ok = conversation_.mend();
+    if (!ok) {
+        const auto again = load_again();
         return again ? ok : again;
     }
-    const auto mended = conversation_.mend();
     session_path_ = path;
-    unsaved_ = false;
+    unsaved_ = session_.position() != saved->position();
     conversation_.settings.sampler.seed = session_.sampler().seed;
     for (const std::string& text : conversation_.user_texts()) {
         lines_.remember(text.find('\n') == std::string::npos ? text : "");
     }
     greet();
-    return mended;
+    return {};
+}
+
+/// The conversation as it is in its file, after another could not be loaded.
+Result<void> ChatLoop::load_again() {
+    session_.clear();
+    if (session_path_.empty()) return {};
+    const auto before = engine::SavedSession::open(session_path_);
+    return before ? session_.load(*before) : Result<void>(pass(before));
 }
 
 Result<void> ChatLoop::set(const std::string& words) {

@@ -44,6 +44,7 @@ class ChatLoop {
     Result<void> edit(std::string text);
     Result<void> save(const std::string& path);
     Result<void> save_turn();
+    Result<void> load_again();
     Result<void> switch_to(const std::string& path);
     Result<void> branch(const std::string& name);
     Result<void> set(const std::string& words);
@@ -57,7 +58,8 @@ class ChatLoop {
     std::string session_path_;
     ChatStyle style_;
     bool unsaved_ = false;
-    bool failed_ = false;  ///< a message or a command did; the exit code where nobody sits before it
+    bool failed_ = false;   ///< a message or a command did; the exit code where nobody sits before it
+    bool stopped_ = false;  ///< by a signal
     bool ends_ = false;
 };
 
