@@ -42,8 +42,8 @@ class ChatDisplay {
     Sink out_, err_;
     bool in_thinking_ = false;
     bool folded_ = false;   ///< the answer so far ends in thinking
-    std::string last_out_;  ///< the last character written to `out`; empty: none
-    std::string last_err_;  ///< of the thinking being shown
+    char last_out_ = '\n';  ///< the last character written to `out`
+    char last_err_ = '\n';  ///< of the thinking being shown
 };
 
 }  // namespace waste::tools

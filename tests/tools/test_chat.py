@@ -98,10 +98,12 @@ class ChatTest(CommandTest):
 
     def test_what_stood_before_an_edited_message_stays(self):
         options = ("--no-think", "--system", "Be brief.")
-        wanted, _ = self.chat(LILY, options=options)
-        out, _ = self.chat("Forget this.", "/edit " + LILY, options=options)
+        wanted, error = self.chat(LILY, options=options)
+        cost = self.costs(error)[0]
+        self.assertGreater(cost[0], self.prompt(LILY))
+        out, error = self.chat("Forget this.", "/edit " + LILY, options=options)
         self.assertEqual(out.splitlines()[-1], wanted.splitlines()[-1])
-        self.assertNotEqual(wanted, self.chat(LILY)[0])
+        self.assertEqual(self.costs(error)[-1], cost)
 
     def test_retry_draws_a_new_seed(self):
         out, error = self.chat(LILY, "/retry", temp="1", count=20)
@@ -190,13 +192,13 @@ class ChatTest(CommandTest):
     def test_past_reasoning_stays_in_the_conversation(self):
         # The second turn stands behind the first one's reasoning: other reasoning, other numbers.
         session = self.path("s.session")
-        _, error = self.chat(LILY, "/stats", TOM, "/stats", options=("--session", session))
+        _, error = self.chat(LILY, "/stats", TOM, "/stats", count=6, options=("--session", session))
         kept = [int(n) for n in re.findall(r"message.?, (\d+) tokens, room", error)]
-        closing = kept[0] - self.prompt(LILY, "think") - 12
+        closing = kept[0] - self.prompt(LILY, "think") - 6
         # `think` closed, an empty response, the message's end.
         names = self.tokens("think") + 2 * self.tokens("response") + self.tokens("message")
         self.assertEqual(closing, 4 * 2 + names + 1)
-        self.assertEqual(kept[1] - kept[0], self.prompt(TOM, "think") + 12 + closing)
+        self.assertEqual(kept[1] - kept[0], self.prompt(TOM, "think") + 6 + closing)
 
     def test_effort_is_stated_once_and_checked(self):
         costs = self.costs(self.chat(LILY, LILY, options=("--effort", "low"))[1])
