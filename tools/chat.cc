@@ -48,6 +48,7 @@ struct Arguments {
     std::optional<uint64_t> seed;
     ConversationSettings settings{{}, 0, true, ""};
     std::string system;
+    std::string messages;  ///< a file; empty: none
     SessionArguments session;
     bool hide_thinking = false;
     bool fold_thinking = false;
@@ -63,6 +64,19 @@ Result<void> check_place(const std::string& path) {
     if (access(directory.c_str(), W_OK | X_OK) == 0) return {};
     return fail(ErrorKind::io, path,
                 fmt::format("cannot be kept in {}: {}", directory, std::strerror(errno)));
+}
+
+/// The conversation of --messages, if it is given.
+Result<std::optional<engine::ChatRequest>> begun_elsewhere(const Arguments& arguments) {
+    if (arguments.messages.empty()) return std::nullopt;
+    const auto text = read_text(arguments.messages);
+    if (!text) return pass(text);
+    engine::ChatOptions defaults;
+    defaults.thinking = arguments.settings.thinking;
+    defaults.effort = arguments.settings.effort;
+    auto request = engine::parse_chat_json(*text, defaults, arguments.messages);
+    if (!request) return pass(request);
+    return std::move(*request);
 }
 
 /// What the command line asks for must exist in the model's format.
@@ -95,6 +109,12 @@ int chat(const CLI::App& command, Arguments& arguments) {
     if (!stop_ids) return report(stop_ids.error());
     const auto saved = open_saved(arguments.session.file);
     if (!saved) return report(saved.error());
+    const auto request = begun_elsewhere(arguments);
+    if (!request) return report(request.error());
+    if (*saved && *request) {
+        return report(
+            {ErrorKind::invalid, "--messages", arguments.session.file + " has a conversation already"});
+    }
     if (!*saved) {
         if (const auto ok = check_place(arguments.session.file); !ok) return report(ok.error());
     }
@@ -137,6 +157,9 @@ int chat(const CLI::App& command, Arguments& arguments) {
         conversation.settings.sampler = sampler;
     }
     if (!arguments.system.empty()) conversation.add_system(arguments.system);
+    if (*request) {
+        if (const auto ok = loop.begin(**request); !ok) return report(ok.error());
+    }
     return loop.run();
 }
 
@@ -158,7 +181,15 @@ void add_chat_command(CLI::App& app, Action& action) {
                      "(default: as many "
                      "as fit into a 32nd of the memory, 1 to 16)")
         ->check(CLI::Range(0, engine::kMostCheckpoints));
-    command->add_option("--system", arguments->system, "A system message, in front of your first one");
+    auto* system =
+        command->add_option("--system", arguments->system, "A system message, in front of your first one");
+    command
+        ->add_option(
+            "--messages", arguments->messages,
+            "Begin with the messages of a JSON file, as chat services take them: tools, calls, results, "
+            "reasoning. Answered at once if they end with a question")
+        ->type_name("FILE")
+        ->excludes(system);
     command->add_flag("--think,!--no-think", arguments->settings.thinking,
                       "Let the model reason before it answers, or not (default: as K3's release does, yes)");
     command

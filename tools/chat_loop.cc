@@ -134,16 +134,31 @@ Result<void> ChatLoop::obey(const ChatInput& input) {
     return {};
 }
 
-Result<void> ChatLoop::say(const std::string& text) {
-    constexpr int64_t kWorthALine = 128;
-    ProgressLine progress("tokens");
-    const auto read = conversation_.say(text, [&](int64_t done, int64_t total) {
+/// Tells how far a long message is read; false where it is to stop.
+Conversation::OnRead ChatLoop::reading(ProgressLine& progress) {
+    return [&progress](int64_t done, int64_t total) {
+        constexpr int64_t kWorthALine = 128;
         if (total >= kWorthALine) {
             progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0,
                             "reading the message");
         }
         return !interrupted();
-    });
+    };
+}
+
+Result<void> ChatLoop::begin(const engine::ChatRequest& request) {
+    ProgressLine progress("tokens");
+    const auto read = conversation_.begin(request, reading(progress));
+    progress.finish();
+    if (!read) return pass(read);
+    if (!*read) return fail(ErrorKind::interrupted, "messages", "stopped while they were read");
+    unsaved_ = true;
+    return conversation_.awaits_answer() ? answer() : save_turn();
+}
+
+Result<void> ChatLoop::say(const std::string& text) {
+    ProgressLine progress("tokens");
+    const auto read = conversation_.say(text, reading(progress));
     progress.finish();
     if (!read) return pass(read);
     if (!*read) {

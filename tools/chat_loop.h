@@ -32,10 +32,13 @@ class ChatLoop {
 
     /// Takes over the conversation of a session file.
     Result<void> load(const std::string& path);
+    /// Begins with a conversation from elsewhere, and answers it if it ends with a question.
+    Result<void> begin(const engine::ChatRequest& request);
     /// Until /quit or the end of the input; returns the exit code.
     int run();
 
   private:
+    static Conversation::OnRead reading(class ProgressLine& progress);
     Result<void> obey(const ChatInput& input);
     Result<void> say(const std::string& text);
     Result<void> answer();

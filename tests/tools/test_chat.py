@@ -272,6 +272,57 @@ class ChatTest(CommandTest):
         self.assertIn("1 message", error)
         self.assertNotIn("no answer yet", error)
 
+    def markup(self, session):
+        """The whole session as text, control tokens by name."""
+        out, _ = self.succeed("session", "export", session, "--model", self.container)
+        return json.loads(out)["text"]
+
+    def test_the_markup_is_the_release_own(self):
+        session = self.path("s.session")
+        out, _ = self.chat("Grüße, 世界!", "Und?", count=3,
+                           options=("--no-think", "--system", "Kurz.", "--session", session))
+        first, second = out.splitlines()
+
+        def message(role, text):
+            return f'<|open|>message role="{role}"<|sep|>{text}<|close|>message<|sep|><|end_of_msg|>'
+
+        def answer(text):
+            return message("assistant", f"<|open|>response<|sep|>{text}<|close|>response<|sep|>")
+        self.assertEqual(self.markup(session),
+                         message("system", "Kurz.") + message("user", "Grüße, 世界!") + answer(first) +
+                         message("user", "Und?") + answer(second))
+
+    def test_messages_from_elsewhere(self):
+        session, source = self.path("s.session"), self.path("messages.json")
+        request = {
+            "tools": [{"type": "function", "function": {"name": "tide", "description": "潮"}}],
+            "messages": [
+                {"role": "user", "content": "Tide?"},
+                {"role": "assistant", "content": None, "reasoning_content": "Ask.", "tool_calls": [
+                    {"id": "a", "function": {"name": "tide", "arguments": "{\"place\": \"Brest\"}"}},
+                    {"id": "b", "function": {"name": "tide", "arguments": "{\"place\": \"Cork\"}"}}]},
+                {"role": "tool", "tool_call_id": "b", "content": "2 m"},
+                {"role": "tool", "tool_call_id": "a", "content": "6 m"}]}
+        with open(source, "w", encoding="utf-8") as file:
+            json.dump(request, file)
+        _, error = self.chat("/undo", "/stats", count=3, options=("--messages", source, "--session", session))
+        self.assertIn("took back: Tide?", error)
+        self.assertIn("0 messages", error)
+        os.unlink(session)
+        self.chat(count=3, options=("--messages", source, "--session", session))
+        text = self.markup(session)
+        self.assertTrue(text.startswith(
+            '<|open|>message role="system" type="tool-declare"<|sep|># Tools\nHere are the available tools, described in '
+            'JSONSchema.\n\n```json\n[{"function":{"description":"潮","name":"tide"},"type":"function"}]\n```'
+            '<|close|>message<|sep|><|end_of_msg|><|open|>message role="user"<|sep|>Tide?<|close|>message'), text)
+        self.assertIn('<|open|>think<|sep|>Ask.<|close|>think<|sep|>', text)
+        self.assertIn('<|open|>message role="tool" tool="tide" index="1"<|sep|>6 m<|close|>message<|sep|><|end_of_msg|>'
+                      '<|open|>message role="tool" tool="tide" index="2"<|sep|>2 m<|close|>message', text)
+        self.refuse(("chat", self.container, "--messages", source, "--session", session), "--messages", code=2)
+        with open(source, "w", encoding="utf-8") as file:
+            file.write('[{"role": "user", "content": [{"type": "image_url"}]}]')
+        self.refuse(("chat", self.container, "--messages", source), "messages.json", "images are not supported")
+
     def im_model(self):
         """A tiny Kimi-Linear with a made-up vocabulary that has its chat's markers."""
         def config(content):
