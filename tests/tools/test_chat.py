@@ -256,6 +256,20 @@ class ChatTest(CommandTest):
         self.assertEqual(costs[1][0] - costs[0][0], self.tokens("Tell me more.") - self.tokens(LILY))
         self.assertIn("2 messages", error)
 
+    def test_the_reading_of_a_message_can_be_stopped(self):
+        process = self.start("chat", self.container, "--no-think", "--ctx", "65536", "-t", "1", "--tier", "scalar",
+                             "--compute", "f32", "--block", "64", stdin=subprocess.PIPE)
+        process.stdin.write(("story " * 60000 + "\n").encode())
+        process.stdin.flush()
+        self.assertIn(b"reading the message", process.stderr.readline())  # told every ten seconds
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(b"/stats\n", timeout=120)
+        error = error.decode()
+        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual(out, b"")
+        self.assertIn("the message is not part of the conversation", error)
+        self.assertIn("0 messages, 0 tokens", error)
+
     def test_a_terminated_chat_keeps_what_there_is(self):
         session = self.path("s.session")
         process = self.start("chat", self.container, "--no-think", "--temp", "0", "--ctx", "4096", "-t", "1", "--tier",
