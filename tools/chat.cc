@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "engine/memory_watch.h"
 #include "engine/model_text.h"
@@ -47,6 +48,7 @@ struct Arguments {
     std::optional<uint64_t> seed;
     ConversationSettings settings{{}, 0, true, ""};
     std::string system;
+    std::string messages;  ///< a file; empty: none
     SessionArguments session;
     bool hide_thinking = false;
     bool fold_thinking = false;
@@ -64,11 +66,25 @@ Result<void> check_place(const std::string& path) {
                 fmt::format("cannot be kept in {}: {}", directory, std::strerror(errno)));
 }
 
+/// The conversation of --messages, if it is given.
+Result<std::optional<engine::ChatRequest>> begun_elsewhere(const Arguments& arguments) {
+    if (arguments.messages.empty()) return std::nullopt;
+    const auto text = read_text(arguments.messages);
+    if (!text) return pass(text);
+    engine::ChatOptions defaults;
+    defaults.thinking = arguments.settings.thinking;
+    defaults.effort = arguments.settings.effort;
+    auto request = engine::parse_chat_json(*text, defaults, arguments.messages);
+    if (!request) return pass(request);
+    return std::move(*request);
+}
+
 /// What the command line asks for must exist in the model's format.
 Result<void> check_format(const CLI::App& command, const Arguments& arguments, engine::ChatFormat format) {
     if (format == engine::ChatFormat::xtml) return {};
     for (const char* option : {"--think", "--effort", "--hide-thinking", "--fold-thinking"}) {
-        if (command.count(option) > 0) {
+        const bool only_declines = option == std::string_view("--think") && !arguments.settings.thinking;
+        if (command.count(option) > 0 && !only_declines) {
             return fail(ErrorKind::invalid, option,
                         arguments.model.model + " has no thinking in its chat format");
         }
@@ -93,6 +109,12 @@ int chat(const CLI::App& command, Arguments& arguments) {
     if (!stop_ids) return report(stop_ids.error());
     const auto saved = open_saved(arguments.session.file);
     if (!saved) return report(saved.error());
+    const auto request = begun_elsewhere(arguments);
+    if (!request) return report(request.error());
+    if (*saved && *request) {
+        return report(
+            {ErrorKind::invalid, "--messages", arguments.session.file + " has a conversation already"});
+    }
     if (!*saved) {
         if (const auto ok = check_place(arguments.session.file); !ok) return report(ok.error());
     }
@@ -135,6 +157,9 @@ int chat(const CLI::App& command, Arguments& arguments) {
         conversation.settings.sampler = sampler;
     }
     if (!arguments.system.empty()) conversation.add_system(arguments.system);
+    if (*request) {
+        if (const auto ok = loop.begin(**request); !ok) return report(ok.error());
+    }
     return loop.run();
 }
 
@@ -156,7 +181,15 @@ void add_chat_command(CLI::App& app, Action& action) {
                      "(default: as many "
                      "as fit into a 32nd of the memory, 1 to 16)")
         ->check(CLI::Range(0, engine::kMostCheckpoints));
-    command->add_option("--system", arguments->system, "A system message, in front of your first one");
+    auto* system =
+        command->add_option("--system", arguments->system, "A system message, in front of your first one");
+    command
+        ->add_option(
+            "--messages", arguments->messages,
+            "Begin with the messages of a JSON file, as chat services take them: tools, calls, results, "
+            "reasoning. Answered at once if they end with a question")
+        ->type_name("FILE")
+        ->excludes(system);
     command->add_flag("--think,!--no-think", arguments->settings.thinking,
                       "Let the model reason before it answers, or not (default: as K3's release does, yes)");
     command

@@ -79,7 +79,8 @@ Result<std::vector<int32_t>> Conversation::prompt_ids(const std::string& text) c
     return tokenizer_.encode_segments(*segments);
 }
 
-Result<void> Conversation::read(std::span<const int32_t> ids, const OnRead& on_read) {
+Result<bool> Conversation::read(TurnRole role, std::span<const int32_t> ids, const OnRead& on_read) {
+    const Stopwatch watch;
     const int64_t begin = session_.position();
     const auto total = static_cast<int64_t>(ids.size());
     const int64_t room = session_.context_length() - begin;
@@ -90,8 +91,52 @@ Result<void> Conversation::read(std::span<const int32_t> ids, const OnRead& on_r
                         "larger --ctx at the start",
                         total, room, session_.context_length()));
     }
-    session_.begin_turn(TurnRole::user);
-    return session_.feed(ids, nullptr, [&] { return on_read(session_.position() - begin, total); });
+    session_.begin_turn(role);
+    const auto ok = session_.feed(ids, nullptr, [&] { return on_read(session_.position() - begin, total); });
+    if (!ok || session_.position() < begin + total) {
+        if (const auto back = session_.rewind(begin); !back) return pass(back);
+        return ok ? Result<bool>(false) : pass(ok);
+    }
+    cost_ = {total, 0, watch.seconds(), 0};
+    return true;
+}
+
+Result<bool> Conversation::begin(const engine::ChatRequest& request, const OnRead& on_read) {
+    const auto& messages = request.messages;
+    const auto is_user = [](const engine::ChatMessage& message) { return message.role == "user"; };
+    const bool asks = !messages.empty() && messages.back().role != "assistant";
+    // What can be taken back begins with the last message of the user; all before it stays.
+    const auto last_user = std::find_if(messages.rbegin(), messages.rend(), is_user);
+    const size_t split = !asks ? messages.size()
+                         : last_user == messages.rend()
+                             ? 0
+                             : messages.size() - 1 - static_cast<size_t>(last_user - messages.rbegin());
+    settings.thinking = request.options.thinking;
+    const auto read_piece = [&](std::span<const engine::ChatMessage> piece, TurnRole role,
+                                const engine::ChatOptions& options) -> Result<bool> {
+        const auto segments = engine::render_chat(format_, piece, options);
+        if (!segments) return pass(segments);
+        const auto ids = tokenizer_.encode_segments(*segments);
+        return ids ? read(role, *ids, on_read) : pass(ids);
+    };
+    engine::ChatOptions front = request.options, back = request.options;
+    if (split > 0) {
+        front.generation_prompt = false;
+        front.tool_choice = engine::ToolChoice::automatic;
+        front.response_format = engine::ResponseFormat::text;
+        back.tools.clear();
+        back.effort.clear();
+        const auto done = read_piece(std::span(messages).first(split), TurnRole::system, front);
+        if (!done || !*done || !asks) return done;
+    }
+    const int64_t front_tokens = session_.position();
+    const auto done = read_piece(std::span(messages).subspan(split), TurnRole::user, back);
+    if (!done || !*done) {
+        session_.clear();
+        return done;
+    }
+    cost_.read_tokens += front_tokens;
+    return done;
 }
 
 Result<bool> Conversation::say(const std::string& text, const OnRead& on_read) {
@@ -102,17 +147,9 @@ Result<bool> Conversation::say(const std::string& text, const OnRead& on_read) {
         session_.begin_turn(TurnRole::assistant);
         if (const auto ok = complete({}, nothing); !ok) return pass(ok);
     }
-    const Stopwatch watch;
-    const int64_t begin = session_.position();
-    const auto total = static_cast<int64_t>(ids->size());
-    const auto ok = read(*ids, on_read);
-    if (!ok || session_.position() < begin + total) {
-        if (const auto back = session_.rewind(begin); !back) return pass(back);
-        return ok ? Result<bool>(false) : pass(ok);
-    }
-    system_.clear();
-    cost_ = {total, 0, watch.seconds(), 0};
-    return true;
+    auto done = read(TurnRole::user, *ids, on_read);
+    if (done && *done) system_.clear();
+    return done;
 }
 
 int64_t Conversation::answer_begin() const {
@@ -172,6 +209,7 @@ Result<Answer> Conversation::answer(const OnPiece& on_piece, const IsInterrupted
         if (const auto back = session_.rewind(begin); !back) return pass(back);
         return pass(ok);
     }
+    if (reader.ended()) answer.reason = engine::StopReason::stop_token;
     if (answer.reason == engine::StopReason::length && most == room)
         answer.reason = engine::StopReason::context;
     cost_.generated_tokens = static_cast<int64_t>(generation.ids.size());

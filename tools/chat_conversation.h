@@ -10,7 +10,7 @@
 
 #include "engine/generate.h"
 #include "engine/session.h"
-#include "engine/text/chat.h"
+#include "engine/text/chat_json.h"
 #include "engine/text/reply.h"
 #include "engine/text/tokenizer.h"
 #include "engine/text/transcript.h"
@@ -53,6 +53,9 @@ class Conversation {
     void add_system(std::string text) { system_.push_back(std::move(text)); }
     bool has_new_system() const { return !system_.empty(); }
 
+    /// Begins an empty conversation with messages that were said elsewhere, tools and choices included. If the last is no
+    /// assistant's it awaits an answer. Results as say()'s.
+    Result<bool> begin(const engine::ChatRequest& request, const OnRead& on_read);
     /// Reads a message up to where the answer begins: only its own tokens. False where it was stopped: then the
     /// conversation is as before. An error leaves it as before too.
     Result<bool> say(const std::string& text, const OnRead& on_read);
@@ -81,7 +84,7 @@ class Conversation {
     const engine::Turn* last_user_turn() const;
     std::vector<engine::TranscriptMessage> messages_from(int64_t position) const;
     Result<std::vector<int32_t>> prompt_ids(const std::string& text) const;
-    Result<void> read(std::span<const int32_t> ids, const OnRead& on_read);
+    Result<bool> read(engine::TurnRole role, std::span<const int32_t> ids, const OnRead& on_read);
     /// Where the answer to the last message begins, and a reader that has read what there is of it.
     int64_t answer_begin() const;
     engine::ReplyReader answer_reader() const;

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::string_view kDim = "\033[2m", kPlain = "\033[0m";
 
-void remember_last(std::string& last, std::string_view text) {
-    if (!text.empty()) last.assign(1, text.back());
-}
-
 }  // namespace
 
 void ChatDisplay::show(const engine::ReplyPiece& piece) {
@@ -24,8 +20,10 @@ void ChatDisplay::show(const engine::ReplyPiece& piece) {
             folded_ = true;
         } else {
             begin_thinking();
-            if (thinking_ == ShowThinking::apart) err_.write(shown_on(err_.terminal, piece.reasoning));
-            if (thinking_ == ShowThinking::apart) remember_last(last_err_, piece.reasoning);
+            if (thinking_ == ShowThinking::apart) {
+                err_.write(shown_on(err_.terminal, piece.reasoning));
+                last_err_ = piece.reasoning.back();
+            }
         }
     }
     // Folded, it stands there already.
@@ -51,22 +49,22 @@ void ChatDisplay::finish() {
 }
 
 void ChatDisplay::end_line() {
-    if (!last_out_.empty() && last_out_ != "\n") answer("\n");
+    if (last_out_ != '\n') answer("\n");
 }
 
 void ChatDisplay::answer(std::string_view text) {
     out_.write(shown_on(out_.terminal, text));
-    remember_last(last_out_, text);
+    last_out_ = text.back();
 }
 
 void ChatDisplay::begin_thinking() {
     if (in_thinking_) return;
     in_thinking_ = true;
-    last_err_.clear();
+    last_err_ = '\n';
     if (err_.terminal) err_.write(kDim);
     if (thinking_ == ShowThinking::hide && err_.terminal) {
         err_.write("thinking ...");
-        last_err_ = ".";
+        last_err_ = '.';
     }
 }
 
@@ -74,7 +72,7 @@ void ChatDisplay::end_thinking() {
     if (!in_thinking_) return;
     in_thinking_ = false;
     if (err_.terminal) err_.write(kPlain);
-    if (!last_err_.empty() && last_err_ != "\n") err_.write("\n");
+    if (last_err_ != '\n') err_.write("\n");
 }
 
 }  // namespace waste::tools

@@ -1,6 +1,7 @@
 // How an answer appears while it is generated: the response on stdout, all else on stderr.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -41,8 +42,8 @@ class ChatDisplay {
     Sink out_, err_;
     bool in_thinking_ = false;
     bool folded_ = false;   ///< the answer so far ends in thinking
-    std::string last_out_;  ///< the last character written to `out`; empty: none
-    std::string last_err_;  ///< of the thinking being shown
+    char last_out_ = '\n';  ///< the last character written to `out`
+    char last_err_ = '\n';  ///< of the thinking being shown
 };
 
 }  // namespace waste::tools

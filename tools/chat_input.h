@@ -1,6 +1,7 @@
 // What a line typed into a chat means.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

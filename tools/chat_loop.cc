@@ -71,7 +71,7 @@ int ChatLoop::run() {
         if (entry.status == Line::Status::interrupted) {
             // At a prompt Ctrl-C drops the line; without a terminal there is none to drop.
             if (asked_to_end() || !lines_.can_edit()) {
-                ends_ = failed_ = true;
+                stopped_ = true;
                 break;
             }
             clear_interrupt();
@@ -86,12 +86,13 @@ int ChatLoop::run() {
             report(ok.error());
             failed_ = true;
         }
-        if (asked_to_end()) break;
+        stopped_ = asked_to_end();
+        if (stopped_) break;
         if (interrupted()) clear_interrupt();
     }
     const auto saved = unsaved_ && !session_path_.empty() ? save(session_path_) : Result<void>();
     if (!saved) return report(saved.error());
-    if (asked_to_end()) return kInterrupted;
+    if (stopped_) return kInterrupted;
     return failed_ && !lines_.can_edit() ? kFailed : kOk;
 }
 
@@ -133,16 +134,31 @@ Result<void> ChatLoop::obey(const ChatInput& input) {
     return {};
 }
 
-Result<void> ChatLoop::say(const std::string& text) {
-    constexpr int64_t kWorthALine = 128;
-    ProgressLine progress("tokens");
-    const auto read = conversation_.say(text, [&](int64_t done, int64_t total) {
+/// Tells how far a long message is read; false where it is to stop.
+Conversation::OnRead ChatLoop::reading(ProgressLine& progress) {
+    return [&progress](int64_t done, int64_t total) {
+        constexpr int64_t kWorthALine = 128;
         if (total >= kWorthALine) {
             progress.update(static_cast<uint64_t>(done), static_cast<uint64_t>(total), 0,
                             "reading the message");
         }
         return !interrupted();
-    });
+    };
+}
+
+Result<void> ChatLoop::begin(const engine::ChatRequest& request) {
+    ProgressLine progress("tokens");
+    const auto read = conversation_.begin(request, reading(progress));
+    progress.finish();
+    if (!read) return pass(read);
+    if (!*read) return fail(ErrorKind::interrupted, "messages", "stopped while they were read");
+    unsaved_ = true;
+    return conversation_.awaits_answer() ? answer() : save_turn();
+}
+
+Result<void> ChatLoop::say(const std::string& text) {
+    ProgressLine progress("tokens");
+    const auto read = conversation_.say(text, reading(progress));
     progress.finish();
     if (!read) return pass(read);
     if (!*read) {
@@ -258,22 +274,28 @@ Result<void> ChatLoop::load(const std::string& path) {
     if (unsaved_ && !session_path_.empty()) {
         if (const auto ok = save(session_path_); !ok) return ok;
     }
-    if (const auto ok = session_.load(*saved); !ok) {
-        // The session is empty now; what it was is in its file.
-        if (session_path_.empty()) return ok;
-        const auto before = engine::SavedSession::open(session_path_);
-        const auto again = before ? session_.load(*before) : Result<void>(pass(before));
+    auto ok = session_.load(*saved);
+    if (ok) ok = conversation_.mend();
+    if (!ok) {
+        const auto again = load_again();
         return again ? ok : again;
     }
-    const auto mended = conversation_.mend();
     session_path_ = path;
-    unsaved_ = false;
+    unsaved_ = session_.position() != saved->position();
     conversation_.settings.sampler.seed = session_.sampler().seed;
     for (const std::string& text : conversation_.user_texts()) {
         lines_.remember(text.find('\n') == std::string::npos ? text : "");
     }
     greet();
-    return mended;
+    return {};
+}
+
+/// The conversation as it is in its file, after another could not be loaded.
+Result<void> ChatLoop::load_again() {
+    session_.clear();
+    if (session_path_.empty()) return {};
+    const auto before = engine::SavedSession::open(session_path_);
+    return before ? session_.load(*before) : Result<void>(pass(before));
 }
 
 Result<void> ChatLoop::set(const std::string& words) {

@@ -32,10 +32,13 @@ class ChatLoop {
 
     /// Takes over the conversation of a session file.
     Result<void> load(const std::string& path);
+    /// Begins with a conversation from elsewhere, and answers it if it ends with a question.
+    Result<void> begin(const engine::ChatRequest& request);
     /// Until /quit or the end of the input; returns the exit code.
     int run();
 
   private:
+    static Conversation::OnRead reading(class ProgressLine& progress);
     Result<void> obey(const ChatInput& input);
     Result<void> say(const std::string& text);
     Result<void> answer();
@@ -44,6 +47,7 @@ class ChatLoop {
     Result<void> edit(std::string text);
     Result<void> save(const std::string& path);
     Result<void> save_turn();
+    Result<void> load_again();
     Result<void> switch_to(const std::string& path);
     Result<void> branch(const std::string& name);
     Result<void> set(const std::string& words);
@@ -57,7 +61,8 @@ class ChatLoop {
     std::string session_path_;
     ChatStyle style_;
     bool unsaved_ = false;
-    bool failed_ = false;  ///< a message or a command did; the exit code where nobody sits before it
+    bool failed_ = false;   ///< a message or a command did; the exit code where nobody sits before it
+    bool stopped_ = false;  ///< by a signal
     bool ends_ = false;
 };
 

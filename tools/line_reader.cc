@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <cwchar>
+#include <utility>
 
 #include "tools/terminal.h"
 
@@ -73,11 +74,7 @@ class EditedLines : public LineReader {
         history(history_, &event, H_SETUNIQUE, 1);
         el_set(editor_, EL_CLIENTDATA, this);
         el_set(editor_, EL_EDITOR, "emacs");
-        el_set(editor_, EL_PROMPT, [](EditLine* editor) {
-            void* self = nullptr;
-            el_get(editor, EL_CLIENTDATA, &self);
-            return static_cast<EditedLines*>(self)->prompt_.data();
-        });
+        el_set(editor_, EL_PROMPT, prompt_of);
         el_set(editor_, EL_HIST, history, history_);
         el_set(editor_, EL_GETCFN, read_character);
         el_source(editor_, nullptr);  // ~/.editrc, as in every program with libedit
@@ -116,6 +113,12 @@ class EditedLines : public LineReader {
 
   private:
     static constexpr int kHistoryLines = 1000;
+
+    static char* prompt_of(EditLine* editor) {
+        void* self = nullptr;
+        el_get(editor, EL_CLIENTDATA, &self);
+        return static_cast<EditedLines*>(self)->prompt_.data();
+    }
 
     /// 1: a character, 0: the end, -1: an error or Ctrl-C.
     static int read_character(EditLine*, wchar_t* character) {

@@ -1,6 +1,7 @@
 // Lines that a person types, or that a pipe brings.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

@@ -28,7 +28,8 @@ class ChatTest(CommandTest):
         cls.container = os.path.join(place, "demo.waste")
         subprocess.run([cls.binary, "convert", "-q", os.path.join(cls.data, "demo-model"), cls.container], check=True)
 
-    def chat(self, *lines, options=("--no-think",), temp="0", count=12, seed=1, expect=0, container=None):
+    def chat(self, *lines, options=("--no-think",), temp="0", count=12, seed=1, expect=0, container=None,
+             context=1024):
         """(answers, stderr)."""
         source = self.path("lines")
         with open(source, "w", encoding="utf-8") as file:
@@ -36,7 +37,7 @@ class ChatTest(CommandTest):
         with open(source, "rb") as stdin:
             code, out, error = self.run_command(
                 "chat", container or self.container, "--temp", temp, "--seed", str(seed), "-n", str(count), "-t", "2",
-                "--ctx", "1024", *options, stdin=stdin)
+                "--ctx", str(context), *options, stdin=stdin)
         self.assertEqual(code, expect, error)
         return out, error
 
@@ -46,8 +47,12 @@ class ChatTest(CommandTest):
 
     def tokens(self, text):
         """How many tokens a text has."""
-        out, _ = self.succeed("tokenize", self.container, "--", text)
+        out, _ = self.succeed("tokenize", self.container, text)
         return len(out.split(","))
+
+    def prompt(self, text, channel="response"):
+        """How many tokens a message and the start of its answer have; LILY has 44."""
+        return 44 + self.tokens(text) - self.tokens(LILY) + self.tokens(channel) - self.tokens("response")
 
     def test_the_first_answer_is_that_of_run(self):
         wanted, _ = self.succeed("run", self.container, "--chat", LILY, "--temp", "0", "-n", "12", "-q", "-t", "2")
@@ -93,10 +98,12 @@ class ChatTest(CommandTest):
 
     def test_what_stood_before_an_edited_message_stays(self):
         options = ("--no-think", "--system", "Be brief.")
-        wanted, _ = self.chat(LILY, options=options)
-        out, _ = self.chat("Forget this.", "/edit " + LILY, options=options)
+        wanted, error = self.chat(LILY, options=options)
+        cost = self.costs(error)[0]
+        self.assertGreater(cost[0], self.prompt(LILY))
+        out, error = self.chat("Forget this.", "/edit " + LILY, options=options)
         self.assertEqual(out.splitlines()[-1], wanted.splitlines()[-1])
-        self.assertNotEqual(wanted, self.chat(LILY)[0])
+        self.assertEqual(self.costs(error)[-1], cost)
 
     def test_retry_draws_a_new_seed(self):
         out, error = self.chat(LILY, "/retry", temp="1", count=20)
@@ -173,7 +180,7 @@ class ChatTest(CommandTest):
     def test_thinking_that_is_cut_is_no_answer(self):
         out, error = self.chat(LILY, options=())
         self.assertEqual(out, "")
-        self.assertEqual(self.costs(error), [(44, 12, "length in its reasoning")])
+        self.assertEqual(self.costs(error), [(self.prompt(LILY, "think"), 12, "length in its reasoning")])
         thought = error.split("\nread ")[0]
         self.assertTrue(thought)
         hidden, error = self.chat(LILY, options=("--hide-thinking",))
@@ -185,17 +192,18 @@ class ChatTest(CommandTest):
     def test_past_reasoning_stays_in_the_conversation(self):
         # The second turn stands behind the first one's reasoning: other reasoning, other numbers.
         session = self.path("s.session")
-        _, error = self.chat(LILY, "/stats", TOM, "/stats", options=("--session", session))
+        _, error = self.chat(LILY, "/stats", TOM, "/stats", count=6, options=("--session", session))
         kept = [int(n) for n in re.findall(r"message.?, (\d+) tokens, room", error)]
-        closing = kept[0] - 44 - 12
+        closing = kept[0] - self.prompt(LILY, "think") - 6
         # `think` closed, an empty response, the message's end.
-        self.assertEqual(closing, 4 * 3 + 1)
-        self.assertEqual(kept[1] - kept[0], 44 - self.tokens(LILY) + self.tokens(TOM) + 12 + closing)
+        names = self.tokens("think") + 2 * self.tokens("response") + self.tokens("message")
+        self.assertEqual(closing, 4 * 2 + names + 1)
+        self.assertEqual(kept[1] - kept[0], self.prompt(TOM, "think") + 6 + closing)
 
     def test_effort_is_stated_once_and_checked(self):
         costs = self.costs(self.chat(LILY, LILY, options=("--effort", "low"))[1])
         self.assertGreater(costs[0][0], costs[1][0] + 40)
-        self.assertEqual(costs[1][0], 44)
+        self.assertEqual(costs[1][0], self.prompt(LILY, "think"))
         line = self.refuse(("chat", self.container, "--effort", "medium"), "--effort", "medium", code=2)
         for level in ("low", "high", "max"):
             self.assertIn(level, line)
@@ -213,9 +221,6 @@ class ChatTest(CommandTest):
     def test_settings_last_with_the_session(self):
         options = ("--no-think", "--session", self.path("s.session"))
         self.chat("/set top-k 3", LILY, options=options)
-        with open(os.devnull, "rb") as nothing:
-            code, _, error = self.run_command("chat", self.container, *options, stdin=nothing)
-        self.assertEqual(code, 0)
         _, error = self.chat("/stats", options=options)
         self.assertIn("top-k 3", error)
 
@@ -227,7 +232,7 @@ class ChatTest(CommandTest):
 
     def test_a_full_context_is_told_and_can_be_left(self):
         _, error = self.chat(LILY, LILY, "/undo", TOM, "/set n 12", "Hi.", count=1000, expect=1,
-                             options=("--no-think", "--ctx", "256"))
+                             context=256)
         costs = self.costs(error)
         self.assertEqual(costs[0][2], "context")
         self.assertIn("/undo makes room", error)
@@ -251,6 +256,20 @@ class ChatTest(CommandTest):
         self.assertEqual(costs[1][0] - costs[0][0], self.tokens("Tell me more.") - self.tokens(LILY))
         self.assertIn("2 messages", error)
 
+    def test_the_reading_of_a_message_can_be_stopped(self):
+        process = self.start("chat", self.container, "--no-think", "--ctx", "65536", "-t", "1", "--tier", "scalar",
+                             "--compute", "f32", "--block", "64", stdin=subprocess.PIPE)
+        process.stdin.write(("story " * 60000 + "\n").encode())
+        process.stdin.flush()
+        self.assertIn(b"reading the message", process.stderr.readline())  # told every ten seconds
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(b"/stats\n", timeout=120)
+        error = error.decode()
+        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual(out, b"")
+        self.assertIn("the message is not part of the conversation", error)
+        self.assertIn("0 messages, 0 tokens", error)
+
     def test_a_terminated_chat_keeps_what_there_is(self):
         session = self.path("s.session")
         process = self.start("chat", self.container, "--no-think", "--temp", "0", "--ctx", "4096", "-t", "1", "--tier",
@@ -266,6 +285,57 @@ class ChatTest(CommandTest):
         _, error = self.chat("/stats", options=("--session", session))
         self.assertIn("1 message", error)
         self.assertNotIn("no answer yet", error)
+
+    def markup(self, session):
+        """The whole session as text, control tokens by name."""
+        out, _ = self.succeed("session", "export", session, "--model", self.container)
+        return json.loads(out)["text"]
+
+    def test_the_markup_is_the_release_own(self):
+        session = self.path("s.session")
+        out, _ = self.chat("Grüße, 世界!", "Und?", count=3,
+                           options=("--no-think", "--system", "Kurz.", "--session", session))
+        first, second = out.splitlines()
+
+        def message(role, text):
+            return f'<|open|>message role="{role}"<|sep|>{text}<|close|>message<|sep|><|end_of_msg|>'
+
+        def answer(text):
+            return message("assistant", f"<|open|>response<|sep|>{text}<|close|>response<|sep|>")
+        self.assertEqual(self.markup(session),
+                         message("system", "Kurz.") + message("user", "Grüße, 世界!") + answer(first) +
+                         message("user", "Und?") + answer(second))
+
+    def test_messages_from_elsewhere(self):
+        session, source = self.path("s.session"), self.path("messages.json")
+        request = {
+            "tools": [{"type": "function", "function": {"name": "tide", "description": "潮"}}],
+            "messages": [
+                {"role": "user", "content": "Tide?"},
+                {"role": "assistant", "content": None, "reasoning_content": "Ask.", "tool_calls": [
+                    {"id": "a", "function": {"name": "tide", "arguments": "{\"place\": \"Brest\"}"}},
+                    {"id": "b", "function": {"name": "tide", "arguments": "{\"place\": \"Cork\"}"}}]},
+                {"role": "tool", "tool_call_id": "b", "content": "2 m"},
+                {"role": "tool", "tool_call_id": "a", "content": "6 m"}]}
+        with open(source, "w", encoding="utf-8") as file:
+            json.dump(request, file)
+        _, error = self.chat("/undo", "/stats", count=3, options=("--messages", source, "--session", session))
+        self.assertIn("took back: Tide?", error)
+        self.assertIn("0 messages", error)
+        os.unlink(session)
+        self.chat(count=3, options=("--messages", source, "--session", session))
+        text = self.markup(session)
+        self.assertTrue(text.startswith(
+            '<|open|>message role="system" type="tool-declare"<|sep|># Tools\nHere are the available tools, described in '
+            'JSONSchema.\n\n```json\n[{"function":{"description":"潮","name":"tide"},"type":"function"}]\n```'
+            '<|close|>message<|sep|><|end_of_msg|><|open|>message role="user"<|sep|>Tide?<|close|>message'), text)
+        self.assertIn('<|open|>think<|sep|>Ask.<|close|>think<|sep|>', text)
+        self.assertIn('<|open|>message role="tool" tool="tide" index="1"<|sep|>6 m<|close|>message<|sep|><|end_of_msg|>'
+                      '<|open|>message role="tool" tool="tide" index="2"<|sep|>2 m<|close|>message', text)
+        self.refuse(("chat", self.container, "--messages", source, "--session", session), "--messages", code=2)
+        with open(source, "w", encoding="utf-8") as file:
+            file.write('[{"role": "user", "content": [{"type": "image_url"}]}]')
+        self.refuse(("chat", self.container, "--messages", source), "messages.json", "images are not supported")
 
     def im_model(self):
         """A tiny Kimi-Linear with a made-up vocabulary that has its chat's markers."""
@@ -284,9 +354,8 @@ class ChatTest(CommandTest):
 
     def test_the_other_format_is_native(self):
         container = self.im_model()
-        options = ("--ctx", "512", "--session", self.path("kl.session"))
-        out, error = self.chat("Hi", "Hé", "/undo", "Ho", options=options, count=3, container=container)
-        self.assertTrue(out)
+        options = ("--session", self.path("kl.session"))
+        _, error = self.chat("Hi", "Hé", "/undo", "Ho", options=options, count=3, container=container)
         # Three markers and a role's name around each of two messages, and the text.
         around = 3 + len("user") + 2 + len("assistant")
         self.assertEqual([read for read, _, _ in self.costs(error)], [around + 2, around + 3, around + 2])

@@ -29,8 +29,7 @@ class TerminalTest(CommandTest):
         self.container = self.path("demo.waste")
         self.convert(self.model("demo-model"), self.container)
         self.session = self.path("talk.session")
-        self.socket = self.path("tmux")
-        self.addCleanup(self.tmux, "kill-server", check=False)
+        self.socket = None
 
     def tmux(self, *arguments, check=True):
         environment = dict(os.environ, XDG_CACHE_HOME=self.path("cache"), LC_ALL="C.UTF-8")
@@ -39,11 +38,14 @@ class TerminalTest(CommandTest):
                               capture_output=True, text=True, env=environment).stdout
 
     def open_chat(self, *options):
+        """In a terminal of its own."""
+        self.socket = self.path(f"tmux-{time.monotonic_ns()}")
+        self.addCleanup(subprocess.run, ["tmux", "-S", self.socket, "kill-server"], check=False, capture_output=True)
         command = [self.binary, "chat", self.container, "--no-think", "--temp", "0", "--session", self.session, "-t",
                    "2", *options]
         self.tmux("new-session", "-d", "-x", str(COLUMNS), "-y", str(ROWS),
                   shlex.join(command) + "; echo left with $?; sleep 600")
-        self.wait_for(r"^> $")
+        self.wait_for(r"^> ?$")
 
     def screen(self):
         return self.tmux("capture-pane", "-p", "-S", "-")
@@ -65,10 +67,6 @@ class TerminalTest(CommandTest):
     def say(self, text):
         self.tmux("send-keys", "-l", text)
         self.tmux("send-keys", "Enter")
-
-    def clear(self):
-        self.tmux("send-keys", "-R")
-        self.tmux("clear-history")
 
     def test_a_conversation(self):
         self.open_chat("-n", "8")
@@ -104,11 +102,10 @@ class TerminalTest(CommandTest):
         self.wait_for(r"conversation\s+1 message, ", 2)
         self.type("C-d")
         self.wait_for("left with 0")
-        self.tmux("kill-server")
 
         # Resumed: what was said is in the history, and can be edited.
         self.open_chat("-n", "8")
-        screen = self.wait_for(r"^> $")
+        screen = self.wait_for(r"^> ?$")
         self.assertIn("resumed", screen)
         self.assertIn("1 message, ", screen)
         self.assertIn("the last: Tell me a story about Tom né Ü.", screen)
@@ -149,12 +146,6 @@ class TerminalTest(CommandTest):
         self.wait_for("generated 4 tokens.*ended by length")
         self.say("/stats")
         self.wait_for("2 messages, ")
-        # A second stop works as the first did.
-        self.say("/set n 0")
-        self.say(LILY)
-        self.wait_for("Once upon a|[a-z]{3} [a-z]+", 3)
-        self.type("C-c")
-        self.wait_for("ended by (interrupted|stop)", 2)
         self.say("/quit")
         self.wait_for("left with 0")
 
