@@ -108,6 +108,16 @@ class StreamingTest(StreamingBase):
             found = self.json("--no-learn", "--budget", f"{self.least() + 6}MiB", "--io", option)
             self.assertIn(words, found["prompt_stream"]["experts"])
 
+    def test_reads_as_the_drive_was_measured(self):
+        options = ("--no-learn", "--budget", f"{self.least() + 6}MiB")
+        self.assertIn("depth 8, pieces of 1 MiB", self.json(*options)["prompt_stream"]["experts"])
+        wanted = self.text(*options)
+        found = json.loads(self.succeed("bench", "drive", self.directory, "--size", "64K", "--depth", "3", "--file-size",
+                                        "1M", "--seconds", "0.02", "--repeat", "1", "--json", "-q")[0])
+        if found["direct"]:  # else it is not kept
+            self.assertIn("depth 3, pieces of 64 KiB", self.json(*options)["prompt_stream"]["experts"])
+            self.assertEqual(self.text(*options), wanted)
+
     # Less than the least
 
     def test_less_than_the_least_is_refused(self):
