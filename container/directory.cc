@@ -1,4 +1,5 @@
 // Names, directories and free space.
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -8,7 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "container/file.h"
@@ -75,14 +76,17 @@ Result<void> rename_directory(const std::string& from, const std::string& to) {
 }
 
 Result<std::vector<std::string>> list_directory(const std::string& path) {
-    std::error_code code;
+    // Not the standard library's iterator: where memory is short it ends the program.
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+    if (!directory) return system_failure(errno, path, "list the directory");
     std::vector<std::string> names;
-    std::filesystem::directory_iterator entry(path, code);
-    while (!code && entry != std::filesystem::directory_iterator()) {
-        names.push_back(entry->path().filename().string());
-        entry.increment(code);
+    errno = 0;
+    while (const dirent* entry = readdir(directory.get())) {
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..") names.emplace_back(name);
+        errno = 0;
     }
-    if (code) return system_failure(code.value(), path, "list the directory");
+    if (errno != 0) return system_failure(errno, path, "list the directory");
     std::sort(names.begin(), names.end());
     return names;
 }

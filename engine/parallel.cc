@@ -3,8 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 #include <span>
-#include <system_error>
 
 #include "container/topology.h"
 
@@ -58,8 +58,8 @@ ThreadPool::ThreadPool(int threads, const CpuBinding& binding) {
                 bind_thread(binding, static_cast<size_t>(i));
                 work(i);
             });
-    } catch (const std::system_error&) {
-        // The system gives no more threads; those there are do the same work.
+    } catch (const std::exception&) {
+        // The system gives no more threads, or no memory for them; those there are do the same work.
     }
 }
 

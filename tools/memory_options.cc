@@ -81,30 +81,15 @@ Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& a
     return fitted;
 }
 
-LearnedUses::LearnedUses(const engine::Model& model, const MemoryArguments& arguments) : model_(model) {
-    if (arguments.no_learn || !model.experts().streams()) return;
-    const auto& manifest = model.container().manifest();
-    path_ = engine::hot_list_path(manifest.fingerprint);
-    if (path_.empty()) return;
-    const auto layers = static_cast<int64_t>(manifest.banks.size());
-    const int64_t experts = model.config().num_experts;
-    auto list = engine::HotList::load(path_, manifest.fingerprint, layers, experts);
-    if (!list) {
-        warn(list.error().text() + "; it is started anew");
-        list = engine::HotList(manifest.fingerprint, layers, experts);
-    }
-    list_ = std::move(*list);
-    model.experts().warm(list_->counts(), list_->hottest(static_cast<size_t>(model.experts().slots())));
+LearnedUses::LearnedUses(const engine::Model& model, const MemoryArguments& arguments) {
+    if (arguments.no_learn) return;
+    uses_.emplace(model);
+    if (!uses_->warning().empty()) warn(uses_->warning());
 }
 
 LearnedUses::~LearnedUses() {
-    if (!list_) return;
-    const auto uses = model_.experts().use_counts();
-    for (size_t key = 0; key < uses.size(); key++) {
-        if (uses[key] > 0) list_->add(static_cast<int64_t>(key), uses[key]);
-    }
-    if (const auto saved = list_->save(path_); !saved)
-        warn(saved.error().text() + "; what was learned is lost");
+    if (!uses_) return;
+    if (const auto saved = uses_->save(); !saved) warn(saved.error().text() + "; what was learned is lost");
 }
 
 std::string holding_text(const engine::Model& model, const engine::RunPlan& plan) {

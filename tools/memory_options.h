@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/fit.h"
-#include "engine/hot_list.h"
+#include "engine/learned_uses.h"
 
 namespace waste::tools {
 
@@ -32,8 +32,7 @@ void add_learn_option(CLI::App& command, MemoryArguments& arguments);
 Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& arguments,
                                   engine::SessionOptions& options);
 
-/// What earlier runs of a model learned about its experts, used from the start of a run and added to at its end. Does
-/// nothing for a model whose experts do not stream, or with --no-learn; what goes wrong is a warning.
+/// engine::LearnedUses, saved as it goes; nothing with --no-learn. What goes wrong is a warning.
 class LearnedUses {
   public:
     LearnedUses(const engine::Model& model, const MemoryArguments& arguments);
@@ -42,9 +41,7 @@ class LearnedUses {
     LearnedUses& operator=(const LearnedUses&) = delete;
 
   private:
-    const engine::Model& model_;
-    std::string path_;  ///< empty: nothing is kept
-    std::optional<engine::HotList> list_;
+    std::optional<engine::LearnedUses> uses_;
 };
 
 /// How the model is held, in a few lines for people.
