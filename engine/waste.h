@@ -242,8 +242,8 @@ WASTE_API void waste_session_destroy(waste_session* session);
 typedef int (*waste_on_block)(int64_t position, void* user);
 
 /* Appends tokens. `on_block` may be null. The same calls give the same bits; the same tokens in other pieces nearly the
- * same. After an error other than WASTE_INVALID and WASTE_CAPACITY, which change nothing, the session must be rewound or
- * cleared before it goes on. */
+ * same. WASTE_INVALID and WASTE_CAPACITY change nothing, WASTE_STOPPED leaves whole blocks; after any other error the
+ * session must be rewound or cleared before it goes on. */
 WASTE_API waste_status waste_session_feed(waste_session* session, const int32_t* ids, size_t count,
                                           waste_on_block on_block, void* user);
 
@@ -311,7 +311,7 @@ WASTE_API waste_status waste_session_begin_turn(waste_session* session, int32_t 
 
 /* Back to the sequence's first `position` tokens, with the bits of a session that never went further. What lies behind
  * the nearest checkpoint is computed again, `evaluated` tokens; it and `on_block` may be null. Stopped, the sequence ends
- * earlier. */
+ * earlier; after WASTE_OUT_OF_MEMORY it may be empty. */
 WASTE_API waste_status waste_session_rewind(waste_session* session, int64_t position, waste_on_block on_block,
                                             void* user, int64_t* evaluated);
 /* Back to the empty sequence, also after an error. */
@@ -326,7 +326,8 @@ typedef struct waste_save_options {
 /* To a file, which appears whole or not at all; saved again, only what changed is written. `options` may be null. */
 WASTE_API waste_status waste_session_save(waste_session* session, const char* path,
                                           const waste_save_options* options);
-/* In place of whatever this session was, a file saved with the same container. After an error it is empty. */
+/* In place of whatever this session was, a file saved with the same container. A file that cannot be opened or is no session
+ * changes nothing; after any other error the session is empty. */
 WASTE_API waste_status waste_session_load(waste_session* session, const char* path);
 
 #ifdef __cplusplus
