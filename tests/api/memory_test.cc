@@ -18,7 +18,8 @@ thread_local int64_t allowed = -1;
 thread_local size_t large = 0;
 }  // namespace
 
-void* operator new(size_t bytes) {
+// Not inlined, or the compiler sees memory of one that is freed by the other.
+[[gnu::noinline]] void* operator new(size_t bytes) {
     if (allowed >= 0 && bytes >= large && allowed-- == 0) {
         allowed = 0;  // and all that follow
         throw std::bad_alloc();
@@ -26,10 +27,10 @@ void* operator new(size_t bytes) {
     if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
     throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
     std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
     std::free(memory);
 }
 
