@@ -13,6 +13,13 @@ constexpr std::string_view kDim = "\033[2m", kPlain = "\033[0m";
 
 }  // namespace
 
+std::string call_text(const engine::ToolCall& call, bool terminal) {
+    const std::string line =
+        fmt::format("[calls {} {}]", call.name.empty() ? "a tool without a name" : call.name,
+                    call.arguments.empty() ? "{}" : call.arguments);
+    return (terminal ? printable(line) : line) + "\n";
+}
+
 void ChatDisplay::show(const engine::ReplyPiece& piece) {
     if (!piece.reasoning.empty()) {
         if (thinking_ == ShowThinking::fold) {
@@ -37,10 +44,7 @@ void ChatDisplay::show(const engine::ReplyPiece& piece) {
 void ChatDisplay::show_call(const engine::ToolCall& call) {
     end_thinking();
     end_line();
-    const std::string line =
-        fmt::format("[calls {} {}]", call.name.empty() ? "a tool without a name" : call.name,
-                    call.arguments.empty() ? "{}" : call.arguments);
-    err_.write((err_.terminal ? printable(line) : line) + "\n");
+    err_.write(call_text(call, err_.terminal));
 }
 
 void ChatDisplay::finish() {

@@ -16,6 +16,9 @@ enum class ShowThinking : uint8_t {
     fold  ///< as part of the answer
 };
 
+/// A call of a tool, in a line.
+std::string call_text(const engine::ToolCall& call, bool terminal);
+
 /// One answer; one thread.
 class ChatDisplay {
   public:

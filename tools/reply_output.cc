@@ -4,9 +4,11 @@
 
 #include <cstdio>
 
+#include "tools/chat_display.h"
 #include "tools/terminal.h"
 
 namespace waste::tools {
+
 ReplyOutput::ReplyOutput(const engine::Tokenizer* tokenizer, std::optional<engine::ChatFormat> chat,
                          std::vector<std::string> stops, Style style)
     : tokenizer_(tokenizer), style_(style), stops_(std::move(stops)) {
@@ -38,6 +40,10 @@ void ReplyOutput::show_reply(const engine::ReplyPiece& piece) {
     reasoning_ += piece.reasoning;
     if (!style_.json && !style_.quiet) put_err(shown_on(stderr_is_terminal(), piece.reasoning));
     show(stops_.push(piece.response));
+    for (; calls_shown_ < reply_->tool_calls().size(); calls_shown_++) {
+        if (style_.json || style_.quiet) continue;
+        put_err(call_text(reply_->tool_calls()[calls_shown_], stderr_is_terminal()));
+    }
 }
 
 void ReplyOutput::show(const std::string& text) {

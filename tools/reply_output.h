@@ -1,4 +1,5 @@
-// Where generated tokens go: text to stdout as it comes, reasoning to stderr, all of it into the result.
+// Where generated tokens go: text to stdout as it comes, reasoning and calls of tools to stderr, text and reasoning into
+// the result.
 #pragma once
 
 #include <optional>
@@ -41,6 +42,7 @@ class ReplyOutput {
     engine::Utf8Stream utf8_;
     engine::StopStrings stops_;
     std::string text_, reasoning_;
+    size_t calls_shown_ = 0;
     bool first_id_ = true;
 };
 
