@@ -17,13 +17,21 @@ from command_support import CommandTest, cut, flip
 KILLS = 200
 
 
+def endless(config):
+    """Without a token that ends a text, generation lasts as long as a test wants."""
+    config["eos_token_id"] = []
+    if "text_config" in config:
+        config["text_config"]["eos_token_id"] = []
+
+
 class SessionBase(CommandTest):
     source = "tiny-k3"
 
     def setUp(self):
         super().setUp()
         self.container = self.path("model.waste")
-        self.convert(self.model(self.source), self.container)
+        self.release = command_support.copy_model(self.model(self.source), self.path("release"), config=endless)
+        self.convert(self.release, self.container)
         self.file = self.path("a.session")
         self.ids = self.prompt_file(100)
 
@@ -87,7 +95,7 @@ class SessionTest(SessionBase):
     def test_files_that_do_not_fit_are_refused_by_name(self):
         self.generate(3, "--session", self.file, ids=self.ids)
         other = self.path("other.waste")
-        self.convert(self.model(self.source), other, "--trunk", "q8")
+        self.convert(self.release, other, "--trunk", "q8")
         self.refuse(("run", other, "--session", self.file, "-n", "1"), "a.session", "another model", self.container)
         self.refuse(("run", self.container, "--session", self.file, "-n", "1", "--ctx", "50"), "context")
         text = self.path("diary.txt")
