@@ -241,11 +241,12 @@ class ChatTest(CommandTest):
     def test_an_answer_can_be_stopped(self):
         process = self.start("chat", self.container, "--no-think", "--temp", "0", "--ctx", "4096", "-t", "1", "--tier",
                              "scalar", "--compute", "f32", "--session", self.path("s.session"), stdin=subprocess.PIPE)
+        self.addCleanup(process.kill)
         process.stdin.write((LILY + "\n").encode())
         process.stdin.flush()
         self.assertTrue(process.stdout.read(1))
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(b"/set n 4\nTell me more.\n/stats\n", timeout=120)
+        out, error = process.communicate(b"/set n 4\nTell me more.\n/stats\n", timeout=300)
         error = error.decode()
         self.assertEqual(process.returncode, 0, error)
         costs = self.costs(error)
@@ -259,11 +260,12 @@ class ChatTest(CommandTest):
     def test_the_reading_of_a_message_can_be_stopped(self):
         process = self.start("chat", self.container, "--no-think", "--ctx", "65536", "-t", "1", "--tier", "scalar",
                              "--compute", "f32", "--block", "64", stdin=subprocess.PIPE)
+        self.addCleanup(process.kill)
         process.stdin.write(("story " * 60000 + "\n").encode())
         process.stdin.flush()
         self.assertIn(b"reading the message", process.stderr.readline())  # told every ten seconds
         process.send_signal(signal.SIGINT)
-        out, error = process.communicate(b"/stats\n", timeout=120)
+        out, error = process.communicate(b"/stats\n", timeout=300)
         error = error.decode()
         self.assertEqual(process.returncode, 0, error)
         self.assertEqual(out, b"")
@@ -274,11 +276,12 @@ class ChatTest(CommandTest):
         session = self.path("s.session")
         process = self.start("chat", self.container, "--no-think", "--temp", "0", "--ctx", "4096", "-t", "1", "--tier",
                              "scalar", "--compute", "f32", "--session", session, stdin=subprocess.PIPE)
+        self.addCleanup(process.kill)
         process.stdin.write((LILY + "\n").encode())
         process.stdin.flush()
         self.assertTrue(process.stdout.read(1))
         process.terminate()
-        self.assertEqual(process.wait(timeout=60), 130)
+        self.assertEqual(process.wait(timeout=300), 130)
         process.stdin.close()
         process.stdout.close()
         process.stderr.close()

@@ -16,7 +16,7 @@ from command_support import CommandTest
 
 LILY = "Tell me a story about Lily."
 COLUMNS, ROWS = 120, 40
-WAIT_S = 60
+WAIT_S = 200
 
 if not shutil.which("tmux"):
     print("skipped: tmux is missing (tools/setup installs it)")
