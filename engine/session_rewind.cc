@@ -87,7 +87,7 @@ int64_t Session::recover() {
 
 void Session::go_back(int64_t position, bool with_logits, std::string& warning) {
     const std::span logits(workspace_.logits, static_cast<size_t>(model_->config().vocab_size));
-    broken_ = false;
+    broken_ = true;  // until it stands whole somewhere
     logits_ = nullptr;
     while (const Checkpoint* checkpoint = checkpoints_.nearest(position, with_logits)) {
         const auto restored = checkpoints_.restore(*checkpoint, state_.recurrent(), logits);
@@ -95,6 +95,7 @@ void Session::go_back(int64_t position, bool with_logits, std::string& warning) 
             state_.position = checkpoint->position;
             if (checkpoint->has_logits) logits_ = workspace_.logits;
             unchanged_ = std::min(unchanged_, state_.position);
+            broken_ = false;
             return;
         }
         warning = restored.error().text();
@@ -102,6 +103,7 @@ void Session::go_back(int64_t position, bool with_logits, std::string& warning) 
     }
     state_.clear();
     unchanged_ = 0;
+    broken_ = false;
 }
 
 Result<void> Session::evaluate_again(const History& history, const OnBlock& on_block, int64_t& evaluated) {

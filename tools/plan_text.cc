@@ -36,7 +36,7 @@ std::string remedies(const PlanReport& report, const engine::Plan& needs) {
         ways.push_back(fmt::format("--ctx {} or less", needs.longest_context));
     }
     const std::string& trunk = report.model.trunk_recipe;
-    if (trunk != "q4" && trunk != "q4pure") ways.push_back(fmt::format("a trunk in q4 instead of {}", trunk));
+    if (!trunk.starts_with("q4")) ways.push_back(fmt::format("a trunk in q4 instead of {}", trunk));
     ways.push_back(fmt::format("{} of memory", memory_text(needs.floor_bytes)));
     return fmt::format("{}", fmt::join(ways, "; "));
 }
