@@ -88,7 +88,8 @@ std::optional<KnownDrive> known_drive(const std::string& known_drives, const Dri
         const auto depth = number_of(drive, "depth"), record = number_of(drive, "record_bytes");
         KnownDrive known{rate, 0, 0};
         if (depth <= kMostReadDepth && record % kAlignment == 0) {
-            known.depth = static_cast<int>(depth);
+            // A deeper queue may give more in sum, but all that is in it ends together: a run waits for the first.
+            known.depth = static_cast<int>(std::min<uint64_t>(depth, kDefaultReadDepth));
             // Longer records were read in pieces of the default size.
             known.piece_bytes = std::min(record, kDefaultPieceBytes);
         }

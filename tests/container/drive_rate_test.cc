@@ -217,8 +217,11 @@ TEST(KnownDrives, TellDepthAndPieces) {
     const std::string path = dir.file("drives.json");
     DriveRate rate = made_up_rate({{512 << 10, 16, {3e9}, 0, 0}});
     ASSERT_TRUE(remember_drive_rate(path, rate));
-    EXPECT_EQ(known_drive(path, rate.facts)->depth, 16);
+    EXPECT_EQ(known_drive(path, rate.facts)->depth, kDefaultReadDepth) << "never deeper";
     EXPECT_EQ(known_drive(path, rate.facts)->piece_bytes, 512u << 10);
+    rate = made_up_rate({{1 << 20, 4, {3e9}, 0, 0}});
+    ASSERT_TRUE(remember_drive_rate(path, rate));
+    EXPECT_EQ(known_drive(path, rate.facts)->depth, 4);
     rate = made_up_rate({{16 << 20, 4, {3e9}, 0, 0}});
     ASSERT_TRUE(remember_drive_rate(path, rate));
     EXPECT_EQ(known_drive(path, rate.facts)->piece_bytes, kDefaultPieceBytes) << "it was read in pieces";

@@ -67,7 +67,8 @@ TEST(DamagedSessions, AreNeverTakenForWholeOnes) {
         std::string bad = good;
         for (uint64_t changes = 1 + random() % 3; changes > 0; changes--) {
             const size_t at = place_to_change(good, random);
-            bad[at] = static_cast<char>(random() % 3 == 0 ? random() : bad[at] ^ 1u << random() % 8);
+            const auto was = static_cast<uint64_t>(bad[at]);
+            bad[at] = static_cast<char>(random() % 3 == 0 ? random() : was ^ uint64_t{1} << random() % 8);
         }
         if (random() % 16 == 0) bad.resize(container::kSectionHeaderBytes + random() % bad.size());
         const bool sealed = i % 2 == 0;
