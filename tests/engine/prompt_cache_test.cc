@@ -28,14 +28,14 @@ class PromptCaches : public ::testing::TestWithParam<std::string> {
     }
     /// One beginning, several ends.
     std::vector<int32_t> document(int64_t question) const {
-        std::vector<int32_t> out = ids(700);
+        std::vector<int32_t> out = ids(300);
         const auto rest = ids(100, 3 + question);
         out.insert(out.end(), rest.begin(), rest.end());
         return out;
     }
     Session session() const {
         engine::SessionOptions options;
-        options.context_length = 1024;
+        options.context_length = 512;
         options.threads = 2;
         options.checkpoints = 4;
         auto session = Session::create(converted_.model(), options);
@@ -72,32 +72,32 @@ class PromptCaches : public ::testing::TestWithParam<std::string> {
 
 TEST_P(PromptCaches, ReadNoPromptTwice) {
     EXPECT_EQ(reused(document(0)), 0);
-    EXPECT_EQ(reused(document(0)), 768) << "800 tokens down to the grid";
+    EXPECT_EQ(reused(document(0)), 384) << "400 tokens down to the grid";
     auto longer = document(0);
-    longer.resize(900, 9);
-    EXPECT_EQ(reused(longer), 768);
-    EXPECT_EQ(reused(longer), 896);
+    longer.resize(500, 9);
+    EXPECT_EQ(reused(longer), 384);
+    EXPECT_EQ(reused(longer), 448);
     EXPECT_EQ(reused(ids(63)), 0) << "less than a chunk";
 }
 
 TEST_P(PromptCaches, FindACommonBeginningTheSecondTime) {
     EXPECT_EQ(reused(document(0)), 0);
     EXPECT_EQ(reused(document(1)), 0) << "nothing was kept where it leaves the first";
-    EXPECT_EQ(reused(document(2)), 640) << "now there is";
-    EXPECT_EQ(reused(document(3)), 640);
-    EXPECT_EQ(reused(ids(800, 8)), 0) << "another one";
+    EXPECT_EQ(reused(document(2)), 256) << "now there is";
+    EXPECT_EQ(reused(document(3)), 256);
+    EXPECT_EQ(reused(ids(400, 8)), 0) << "another one";
 }
 
 TEST_P(PromptCaches, StayWithinTheirSize) {
     reused(document(0));
     ASSERT_EQ(files().size(), 1u);
     const uint64_t one = *container::file_size(container::join_path(directory(), files()[0]));
-    reused(ids(800, 8), one * 5 / 2);
+    reused(ids(400, 8), one * 5 / 2);
     reused(document(0), one * 5 / 2);  // used again
-    reused(ids(800, 9), one * 5 / 2);
+    reused(ids(400, 9), one * 5 / 2);
     EXPECT_EQ(files().size(), 2u);
-    EXPECT_EQ(reused(document(0), one * 5 / 2), 768) << "used last but one";
-    EXPECT_EQ(reused(ids(800, 9), 1), 768);
+    EXPECT_EQ(reused(document(0), one * 5 / 2), 384) << "used last but one";
+    EXPECT_EQ(reused(ids(400, 9), 1), 384);
 }
 
 TEST_P(PromptCaches, DropWhatIsDamaged) {
@@ -110,7 +110,7 @@ TEST_P(PromptCaches, DropWhatIsDamaged) {
         ASSERT_TRUE(container::write_file(path, bad));
         EXPECT_EQ(reused(document(0)), 0) << at;
         EXPECT_NE(warning_.find(path), std::string::npos) << warning_;
-        EXPECT_EQ(reused(document(0)), 768) << "kept anew";
+        EXPECT_EQ(reused(document(0)), 384) << "kept anew";
     }
 }
 
