@@ -116,7 +116,7 @@ void Checkpoints::forget(int64_t position) {
     std::erase_if(kept_, [position](const Checkpoint& kept) { return kept.position == position; });
 }
 
-void Checkpoints::set_stored(std::shared_ptr<const container::SectionFile> file) {
+void Checkpoints::set_stored(const std::shared_ptr<const container::SectionFile>& file) {
     for (size_t i = 0; i < kept_.size(); i++) kept_[i].stored = {file, static_cast<uint32_t>(i)};
 }
 

@@ -59,7 +59,7 @@ class Checkpoints {
     void forget_after(int64_t position);
     void forget(int64_t position);
     /// A file holds them now, in the order of kept().
-    void set_stored(std::shared_ptr<const container::SectionFile> file);
+    void set_stored(const std::shared_ptr<const container::SectionFile>& file);
 
   private:
     int64_t offset(int slot) const { return slot * (recurrent_floats_ + vocab_size_); }
