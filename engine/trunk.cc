@@ -193,8 +193,8 @@ Result<void> Trunk::enter(int64_t piece) {
     const auto start = std::chrono::steady_clock::now();
     buffer.read.urgent.store(true, std::memory_order_relaxed);
     buffer.read.state.wait(ReadState::pending, std::memory_order_acquire);
-    wait_nanoseconds_ +=
-        static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count());
+    const auto waited = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start);
+    wait_nanoseconds_.fetch_add(static_cast<uint64_t>(waited.count()), std::memory_order_relaxed);
     if (buffer.read.state.load(std::memory_order_acquire) == ReadState::failed) {
         return tl::unexpected(*buffer.read.error);
     }

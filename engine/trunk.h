@@ -6,6 +6,7 @@
 // same. The embedding is read row by row and is in none of these.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -69,7 +70,7 @@ class Trunk {
     /// tensor that is damaged, or the place that cannot be read.
     Result<void> enter(int64_t piece);
 
-    uint64_t wait_nanoseconds() const { return wait_nanoseconds_; }
+    uint64_t wait_nanoseconds() const { return wait_nanoseconds_.load(std::memory_order_relaxed); }
 
   private:
     explicit Trunk(const container::Container& container) : container_(&container) {}
@@ -99,8 +100,8 @@ class Trunk {
     std::vector<TrunkPiece> streamed_;
     uint64_t buffer_bytes_ = 0;
     Buffer buffer_[2];
-    container::SystemMemory memory_;  ///< the copy, or the two buffers
-    uint64_t wait_nanoseconds_ = 0;
+    container::SystemMemory memory_;              ///< the copy, or the two buffers
+    std::atomic<uint64_t> wait_nanoseconds_ = 0;  ///< read at any time
 };
 
 }  // namespace waste::engine
