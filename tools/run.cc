@@ -37,6 +37,8 @@ constexpr const char* kFooter =
     "  waste run demo.waste --chat \"Tell me a story about Lily.\"\n"
     "  waste run k3.waste --file question.txt --temp 0.7 --seed 1\n"
     "  waste run k3.waste --ids prompt.ids --json > answer.json\n"
+    "  waste run k3.waste --file book.txt --session book.session -n 200\n"
+    "  waste run k3.waste --session book.session -n 200\n"
     "  echo \"The capital of France is\" | waste run kl.waste --stop . -n 20";
 
 // Where the user names no sizes: the least context, and the room for a reply behind a long prompt.

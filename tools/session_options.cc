@@ -32,6 +32,7 @@ void add_session_options(CLI::App& command, SessionArguments& arguments) {
         command
             .add_option("--session", arguments.file,
                         "Go on with the session in this file, and save it there at the end and on Ctrl-C")
+            ->type_name("FILE")
             ->group(kGroup);
     command.add_option("--save-every", arguments.save_every, "Save after so many tokens, too")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32))
@@ -46,6 +47,7 @@ void add_session_options(CLI::App& command, SessionArguments& arguments) {
         command
             .add_option("--prompt-cache", arguments.prompt_cache,
                         "Keep what was read in this directory, and read no beginning of a prompt twice")
+            ->type_name("DIR")
             ->group(kGroup);
     const auto set_size = [&arguments](const std::string& text) {
         if (const auto size = parse_size(text)) arguments.prompt_cache_bytes = *size;
