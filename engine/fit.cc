@@ -1,5 +1,6 @@
 #include "engine/fit.h"
 
+#include "container/known_drives.h"
 #include "container/live_files.h"
 
 namespace waste::engine {
@@ -45,7 +46,13 @@ Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitO
     if (out.plan.budget_source == BudgetSource::least) {
         out.warning = "memory is short: even the least that works takes more than is safe";
     }
-    if (const auto ok = model.arrange(arrangement_of(out.plan, options)); !ok) return pass(ok);
+    Arrangement arrangement = arrangement_of(out.plan, options);
+    const auto drive = container::known_drive(model.container().directory());
+    if (drive && options.reader.depth == 0 && options.reader.piece_bytes == 0) {
+        arrangement.reader.depth = drive->depth;
+        arrangement.reader.piece_bytes = drive->piece_bytes;
+    }
+    if (const auto ok = model.arrange(arrangement); !ok) return pass(ok);
     return out;
 }
 

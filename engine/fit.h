@@ -15,10 +15,10 @@ namespace waste::engine {
 struct FitOptions {
     std::optional<uint64_t> budget_bytes;  ///< for everything the process takes; nothing: as much as is safe
     ReplacementPolicy policy = kDefaultReplacement;
-    bool verify = true;       ///< compare what is read from the drive with its checksums
-    bool copy_trunk = false;  ///< into anonymous memory, where it is not streamed
-    bool lock = false;        ///< see TrunkOptions
-    container::DriveReaderOptions reader;
+    bool verify = true;                    ///< compare what is read from the drive with its checksums
+    bool copy_trunk = false;               ///< into anonymous memory, where it is not streamed
+    bool lock = false;                     ///< see TrunkOptions
+    container::DriveReaderOptions reader;  ///< depth and pieces of 0: as the drive was measured
 };
 
 /// How a model is held, and the budget that other engines on this machine see while the object lives.

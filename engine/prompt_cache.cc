@@ -26,14 +26,17 @@ int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
     return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
 }
 
-/// The last state of the file at or before `most`, on the grid.
-int64_t last_state(const SavedSession& saved, int64_t most) {
+/// The last state of the file at or before `most`, on the grid, that a prompt of `tokens` can go on from: a whole one
+/// needs logits too.
+int64_t last_state(const SavedSession& saved, int64_t most, int64_t tokens) {
     int64_t last = 0;
-    for (const SavedCheckpoint& kept : saved.about().checkpoints) {
-        if (kept.position <= most && kept.position == on_grid(kept.position)) last = kept.position;
-    }
-    return saved.position() <= most && saved.position() == on_grid(saved.position()) ? saved.position()
-                                                                                     : last;
+    const auto consider = [&](int64_t position, bool has_logits) {
+        const bool fits = position <= most && position == on_grid(position);
+        if (fits && (has_logits || position < tokens)) last = std::max(last, position);
+    };
+    for (const SavedCheckpoint& kept : saved.about().checkpoints) consider(kept.position, kept.has_logits);
+    consider(saved.position(), saved.about().has_logits);
+    return last;
 }
 
 }  // namespace
@@ -55,12 +58,14 @@ PromptCache::Match PromptCache::find(const std::string& fingerprint, int64_t con
         const std::string path = container::join_path(directory_, name);
         auto saved = SavedSession::open(path);
         if (!saved) {
+            if (saved.error().kind == ErrorKind::not_found) continue;  // another run made room
             warn(saved.error());
             if (saved.error().kind == ErrorKind::corrupt) static_cast<void>(container::remove_file(path));
             continue;
         }
         const int64_t common = on_grid(common_length(saved->history().tokens, ids));
-        const int64_t usable = last_state(*saved, std::min(common, uniform_length(saved->history())));
+        const int64_t uniform = std::min(common, uniform_length(saved->history()));
+        const int64_t usable = last_state(*saved, uniform, static_cast<int64_t>(ids.size()));
         best.common = std::max(best.common, common);
         if (usable <= best.usable || saved->position() > context_length) continue;
         best.usable = usable;

@@ -12,7 +12,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostPositions = int64_t{1} << 40;
+/// Far above any context, and few enough that their tokens may be allocated on a file's word.
+constexpr int64_t kMostPositions = int64_t{1} << 26;
+constexpr int64_t kLatestTime = int64_t{1} << 40;
 constexpr std::array kRoles = {TurnRole::system, TurnRole::user, TurnRole::assistant, TurnRole::tool};
 
 /// Typed values of a JSON object. Remembers the first that is missing or wrong; every read then returns a harmless
@@ -158,7 +160,7 @@ Result<SessionAbout> parse_about(std::string_view text, const std::string& place
     Values values(json, wrong);
     SessionAbout about;
     about.model = values.text("model");
-    about.saved_at = values.whole("saved_at", kMostPositions);
+    about.saved_at = values.whole("saved_at", kLatestTime);
     about.position = values.whole("position", kMostPositions);
     about.has_logits = values.flag("has_logits");
     read_lists(json, about, wrong);

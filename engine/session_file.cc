@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMostAboutBytes = uint64_t{64} << 20;
 
-/// A section of bytes, whose size the file says; it must hold that many at least, so hostile sizes end here.
+/// A section of bytes, whose size the file says and `most_bytes` bounds.
 Result<void> read_bytes(const container::SectionFile& file, SectionKind kind, uint64_t most_bytes,
                         std::vector<std::byte>& out) {
     const auto name = section_name(kind);
@@ -118,8 +118,7 @@ Result<SaveReport> Session::save(const std::string& path, const SaveOptions& opt
     }
     if (!options.replace && container::is_file(path)) {
         const auto there = container::SectionFile::open(path);
-        if (!there)
-            return fail(there.error().kind, path, "exists and is not a session file; choose another name");
+        if (!there) return fail(there.error().kind, path, there.error().message + "; choose another name");
         if (!file_ || there->id() != file_->id()) {
             return fail(
                 ErrorKind::invalid, path,
@@ -207,7 +206,12 @@ Result<void> Session::write_checkpoints(container::SectionWriter& writer, const 
     uint32_t index = 0;
     for (const Checkpoint& kept : checkpoints_.kept()) {
         const int64_t copy = checkpoint_copy(index++);
-        if (!kept.stored) {
+        const int64_t old_copy = kept.stored ? checkpoint_copy(kept.stored->index) : copy;
+        const bool as_asked =
+            kept.stored && carried(*kept.stored->file, section_name(SectionKind::recurrent, 0, old_copy),
+                                   options.recurrent) != nullptr;
+        // Exact ones in memory are not given up for what a file of another format has of them.
+        if (kept.slot >= 0 && !as_asked) {
             const auto ok = write_recurrent(writer, copy, checkpoints_.recurrent(kept),
                                             checkpoints_.logits(kept), options);
             if (!ok) return ok;
@@ -215,7 +219,6 @@ Result<void> Session::write_checkpoints(container::SectionWriter& writer, const 
         }
         // One that lies in a file is carried in that file's format, whatever is asked for now.
         const container::SectionFile& from = *kept.stored->file;
-        const int64_t old_copy = checkpoint_copy(kept.stored->index);
         const auto carry = [&](SectionKind kind, int64_t part) -> Result<void> {
             const container::SectionEntry* entry = from.find(section_name(kind, part, old_copy));
             if (entry == nullptr) return {};  // whoever reads the new file will miss it too

@@ -1,10 +1,7 @@
 // waste chat: a conversation with a model.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -56,16 +53,6 @@ struct Arguments {
     bool verbose = false;
 };
 
-/// Whether a file can be made at `path`: found out before hours are spent on what could not be kept.
-Result<void> check_place(const std::string& path) {
-    if (path.empty()) return {};
-    const size_t slash = path.rfind('/');
-    const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    if (access(directory.c_str(), W_OK | X_OK) == 0) return {};
-    return fail(ErrorKind::io, path,
-                fmt::format("cannot be kept in {}: {}", directory, std::strerror(errno)));
-}
-
 /// The conversation of --messages, if it is given.
 Result<std::optional<engine::ChatRequest>> begun_elsewhere(const Arguments& arguments) {
     if (arguments.messages.empty()) return std::nullopt;
@@ -115,15 +102,12 @@ int chat(const CLI::App& command, Arguments& arguments) {
         return report(
             {ErrorKind::invalid, "--messages", arguments.session.file + " has a conversation already"});
     }
-    if (!*saved) {
-        if (const auto ok = check_place(arguments.session.file); !ok) return report(ok.error());
-    }
 
     const int64_t needed = *saved ? (*saved)->position() + kDefaultRoom : 0;
     auto options =
         session_options(arguments.model, std::min(std::max(kDefaultContext, needed), config.max_context));
     if (!options) return report(options.error());
-    options->checkpoints = checkpoint_count(arguments.session, config, true);
+    options->checkpoints = checkpoint_count(arguments.session, arguments.model.memory, config, true);
     const auto held = hold_model(*model, arguments.model.memory, *options);
     if (!held) return report(held.error());
     const LearnedUses learned(*model, arguments.model.memory);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "container/known_drives.h"
 #include "tools/budget_option.h"
 #include "tools/describe.h"
 #include "tools/terminal.h"
@@ -70,10 +69,6 @@ Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& a
     if (arguments.io == "uring") fit.reader.method = container::ReadMethod::io_uring;
     if (arguments.io == "threads") fit.reader.method = container::ReadMethod::threads;
     fit.reader.direct = arguments.io != "buffered";
-    if (const auto drive = container::known_drive(model.container().directory())) {
-        fit.reader.depth = drive->depth;
-        fit.reader.piece_bytes = drive->piece_bytes;
-    }
     options.look_ahead = !arguments.no_look_ahead;
     auto fitted = engine::fit_model(model, options, fit);
     if (fitted && !fitted->warning.empty()) warn(fitted->warning);

@@ -286,7 +286,7 @@ int run(Arguments& arguments) {
                          prompt_tokens, options->context_length, config.max_context)});
     }
     const bool keeps = !arguments.session.file.empty() || !arguments.session.prompt_cache.empty();
-    options->checkpoints = checkpoint_count(arguments.session, config, keeps);
+    options->checkpoints = checkpoint_count(arguments.session, arguments.model.memory, config, keeps);
     const auto held = hold_model(*model, arguments.model.memory, *options);
     if (!held) return report(held.error());
     const LearnedUses learned(*model, arguments.model.memory);
@@ -346,11 +346,6 @@ void add_run_command(CLI::App& app, Action& action) {
         ->allow_extra_args(false);
     add_sampling_options(*command, arguments->sampler, arguments->seed);
     add_session_options(*command, arguments->session);
-    command
-        ->add_flag("--rewind", arguments->session.rewind,
-                   "With --session: go back to where it leaves the prompt")
-        ->needs("--session")
-        ->group("Session");
     command->add_flag("--json", arguments->json, "Print one JSON object instead of streaming text");
     command->add_flag("-q,--quiet", arguments->quiet, "No statistics");
     command->add_flag("-v,--verbose", arguments->verbose, "Say what is used: tier, threads, context, seed");

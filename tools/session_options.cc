@@ -38,6 +38,9 @@ void add_session_options(CLI::App& command, SessionArguments& arguments) {
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 32))
         ->needs(file)
         ->group(kGroup);
+    command.add_flag("--rewind", arguments.rewind, "Go back to where the session leaves the prompt")
+        ->needs(file)
+        ->group(kGroup);
     add_format_option(command, "--session-state", arguments.state_format,
                       "KDA states in the file: exact, or half the size");
     add_format_option(command, "--session-latents", arguments.latent_format,
@@ -66,14 +69,17 @@ engine::SaveOptions save_options(const SessionArguments& arguments) {
     return {format_of(arguments.state_format), format_of(arguments.latent_format), false};
 }
 
-int checkpoint_count(const SessionArguments& arguments, const engine::ModelConfig& config, bool wanted) {
+int checkpoint_count(const SessionArguments& arguments, const MemoryArguments& memory,
+                     const engine::ModelConfig& config, bool wanted) {
     if (arguments.checkpoints) return *arguments.checkpoints;
     if (!wanted) return 0;
     constexpr uint64_t kShare = 32, kMost = 16, kUnknown = 4;
-    const auto memory = container::read_machine_memory("");
-    if (!memory) return kUnknown;
+    const auto machine = container::read_machine_memory("");
+    if (!machine && !memory.budget_bytes) return kUnknown;
+    const uint64_t room =
+        std::min(machine ? machine->usable_bytes : UINT64_MAX, memory.budget_bytes.value_or(UINT64_MAX));
     const auto bytes = static_cast<uint64_t>(engine::Checkpoints::bytes(config));
-    return static_cast<int>(std::clamp<uint64_t>(memory->usable_bytes / kShare / bytes, 1, kMost));
+    return static_cast<int>(std::clamp<uint64_t>(room / kShare / bytes, 1, kMost));
 }
 
 Result<std::optional<engine::SavedSession>> open_saved(const std::string& path) {
@@ -89,18 +95,23 @@ Result<std::optional<engine::SavedSession>> open_saved(const std::string& path) 
 void SessionSaver::after_tokens() {
     if (arguments_.save_every == 0 || failed_) return;
     // One that fails is not tried again before the end: a line a token would bury the text.
-    if (session_.position() - last_saved_ >= arguments_.save_every) failed_ = !save();
+    if (session_.position() - last_saved_ >= arguments_.save_every) failed_ = !save(true);
 }
 
 bool SessionSaver::at_end(bool quiet) {
-    if (arguments_.file.empty()) return true;
+    if (arguments_.file.empty() || session_.position() == 0) return true;
     const int64_t computed = session_.position();
     const int64_t sound = session_.recover();
     if (sound < computed) {
         warn(fmt::format("the session goes back to token {}, where it was last whole", sound));
         if (sound <= last_saved_) return true;  // what the file has is as good
     }
+    return save(quiet);
+}
+
+bool SessionSaver::save(bool quiet) {
     const auto saved = session_.save(arguments_.file, save_options(arguments_));
+    last_saved_ = session_.position();
     if (!saved) {
         report(saved.error());
         return false;
@@ -111,13 +122,6 @@ bool SessionSaver::at_end(bool quiet) {
                             bytes_text(saved->written_bytes)));
     }
     return true;
-}
-
-bool SessionSaver::save() {
-    const auto saved = session_.save(arguments_.file, save_options(arguments_));
-    if (!saved) report(saved.error());
-    last_saved_ = session_.position();
-    return saved.has_value();
 }
 
 }  // namespace waste::tools

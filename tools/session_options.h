@@ -8,6 +8,7 @@
 
 #include "engine/prompt_cache.h"
 #include "engine/session.h"
+#include "tools/memory_options.h"
 
 namespace waste::tools {
 
@@ -21,7 +22,7 @@ struct SessionArguments {
     uint64_t prompt_cache_bytes = uint64_t{20} * 1000 * 1000 * 1000;
 };
 
-/// --session, --save-every, --session-state, --session-latents, --checkpoints, --prompt-cache and --prompt-cache-size.
+/// --session, --save-every, --rewind, --session-state, --session-latents, --checkpoints, --prompt-cache and --prompt-cache-size.
 void add_session_options(CLI::App& command, SessionArguments& arguments);
 
 /// --checkpoints, of a plan or a run.
@@ -33,9 +34,10 @@ CLI::Option* add_checkpoints_option(CLI::App& command, Count& count) {
 
 engine::SaveOptions save_options(const SessionArguments& arguments);
 
-/// As many as were asked for; otherwise as many as fit into a 32nd of the machine's memory, 1 to 16, where there is
-/// something to keep them for.
-int checkpoint_count(const SessionArguments& arguments, const engine::ModelConfig& config, bool wanted);
+/// As many as were asked for; otherwise as many as fit into a 32nd of the budget or the machine's memory, 1 to 16, where
+/// there is something to keep them for.
+int checkpoint_count(const SessionArguments& arguments, const MemoryArguments& memory,
+                     const engine::ModelConfig& config, bool wanted);
 
 /// The session of the file; nothing where there is none yet.
 Result<std::optional<engine::SavedSession>> open_saved(const std::string& path);
@@ -54,7 +56,7 @@ class SessionSaver {
     bool at_end(bool quiet);
 
   private:
-    bool save();
+    bool save(bool quiet);
 
     engine::Session& session_;
     const SessionArguments& arguments_;

@@ -33,8 +33,8 @@ class PromptCaches : public ::testing::TestWithParam<std::string> {
         out.insert(out.end(), rest.begin(), rest.end());
         return out;
     }
-    Session session() const {
-        engine::SessionOptions options;
+    Session session() const { return session({}); }
+    Session session(engine::SessionOptions options) const {
         options.context_length = 512;
         options.threads = 2;
         options.checkpoints = 4;
@@ -86,6 +86,25 @@ TEST_P(PromptCaches, FindACommonBeginningTheSecondTime) {
     EXPECT_EQ(reused(document(2)), 256) << "now there is";
     EXPECT_EQ(reused(document(3)), 256);
     EXPECT_EQ(reused(ids(400, 8)), 0) << "another one";
+}
+
+TEST_P(PromptCaches, GoOnOnlyFromWhereThereIsSomethingToDrawFrom) {
+    engine::SessionOptions options;
+    options.block_tokens = kernels::kKdaChunk;
+    options.checkpoint_interval = 2 * kernels::kKdaChunk;
+    auto cache = PromptCache::open(directory(), kPlenty);
+    ASSERT_TRUE(cache);
+    Session first = session(options), second = session(options), plain = session(options);
+    ASSERT_TRUE(cache->read(first, document(0), nullptr));
+    // The whole prompt is a beginning of the first, whose checkpoint there has no logits.
+    const auto prompt = ids(256);
+    const auto known = cache->read(second, prompt, nullptr);
+    ASSERT_TRUE(known);
+    EXPECT_EQ(*known, 128);
+    ASSERT_TRUE(plain.feed(prompt));
+    const auto a = second.logits(), b = plain.logits();
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size_bytes()), 0);
 }
 
 TEST_P(PromptCaches, StayWithinTheirSize) {

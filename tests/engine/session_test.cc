@@ -16,6 +16,7 @@ namespace {
 
 using engine::Model;
 using engine::SavedSession;
+using engine::SaveOptions;
 using engine::Session;
 using engine::SessionOptions;
 using engine::StateFormat;
@@ -179,6 +180,31 @@ TEST_F(SessionState, Bf16IsHalfAsLarge) {
     }
     EXPECT_TRUE(same_bits(session.logits(), loaded.logits()));
     EXPECT_TRUE(loaded.save(file("small"), {StateFormat::bf16, StateFormat::bf16}));
+}
+
+TEST_F(SessionState, ExactCheckpointsAreNotLostToAFileOfAnotherFormat) {
+    Session session = open(model(), options_for(100, 2, 2));
+    feed(session, arbitrary_ids(model(), 10));
+    session.begin_turn(TurnRole::user);
+    feed(session, arbitrary_ids(model(), 10));
+    const auto format_of_checkpoint = [&](const SaveOptions& options) {
+        save(session, file(), options);
+        const auto saved = SavedSession::open(file());
+        return saved->file().find(section_name(engine::SectionKind::recurrent, 0, 1))->element;
+    };
+    for (const StateFormat format : {StateFormat::bf16, StateFormat::f32, StateFormat::bf16}) {
+        EXPECT_EQ(format_of_checkpoint({format, format}), static_cast<uint32_t>(format));
+    }
+}
+
+TEST_F(SessionState, DescriptionsOfImpossibleLengthsAreRefused) {
+    engine::SessionAbout about;
+    for (const int64_t position : {int64_t{1} << 27, int64_t{1} << 39, INT64_MAX}) {
+        about.position = position;
+        const auto parsed = engine::parse_about(about_text(about), "it");
+        ASSERT_FALSE(parsed);
+        EXPECT_NE(parsed.error().message.find("'position'"), std::string::npos) << parsed.error().text();
+    }
 }
 
 TEST_F(SessionState, KeepsWhatItDoesNotOwn) {
