@@ -76,8 +76,8 @@ TEST(ChatEntry, AnInterruptDropsAll) {
 }
 
 TEST(ChatEntry, PrefilledLinesGiveTheTextBack) {
-    for (const char* text : {"hello", "", "two\nlines", "ends\n", "\nbegins", "back\\", "back\\\nslash", "/quit", "//",
-                             "\"\"\"quoted", "a\n\n\nb", "/a\n/b"}) {
+    for (const char* text : {"hello", "", "two\nlines", "ends\n", "\nbegins", "back\\", "back\\\nslash",
+                             "/quit", "//", "\"\"\"quoted", "a\n\n\nb", "/a\n/b"}) {
         Script script({});
         script.confirm = true;
         const Line entry = read_entry(script, "> ", entry_lines(text));
@@ -104,13 +104,14 @@ TEST(ChatLine, IsSaidOrACommand) {
     EXPECT_EQ(error_of("/branch"), "/branch: is used as /branch NAME");
     EXPECT_EQ(error_of("/und"),
               "/und: is not a command; /help lists them, and // begins a message that starts with /");
-    EXPECT_EQ(error_of("/"), "/: is not a command; /help lists them, and // begins a message that starts with /");
+    EXPECT_EQ(error_of("/"),
+              "/: is not a command; /help lists them, and // begins a message that starts with /");
 }
 
 TEST(ChatLine, HelpNamesEveryCommand) {
     const std::string help = chat_help();
-    for (const char* command :
-         {"/save", "/load", "/undo", "/retry", "/edit", "/branch", "/stats", "/system", "/set", "/help", "/quit"}) {
+    for (const char* command : {"/save", "/load", "/undo", "/retry", "/edit", "/branch", "/stats", "/system",
+                                "/set", "/help", "/quit"}) {
         EXPECT_NE(help.find(command), std::string::npos) << command;
     }
 }
