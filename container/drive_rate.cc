@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <random>
 #include <span>
 #include <utility>
@@ -44,12 +45,12 @@ Error interrupted_error() {
     return {ErrorKind::interrupted, "", "interrupted"};
 }
 
-Result<void> check(const DriveRateOptions& options) {
+Result<void> check(const DriveRateOptions& options, uint64_t shortest_file) {
     for (const uint64_t bytes : options.record_bytes) {
-        if (bytes == 0 || bytes % kAlignment != 0 || bytes > options.file_bytes) {
+        if (bytes == 0 || bytes % kAlignment != 0 || bytes > shortest_file) {
             return fail(ErrorKind::invalid, "",
                         fmt::format("records of {} bytes: not a multiple of {} up to the file's {} bytes",
-                                    bytes, kAlignment, options.file_bytes));
+                                    bytes, kAlignment, shortest_file));
         }
     }
     const bool nothing = options.record_bytes.empty() || options.depths.empty() || options.runs < 1;
@@ -103,17 +104,45 @@ Result<double> fill(const Descriptor& file, const std::string& directory, uint64
     return seconds;
 }
 
-/// Keeps `depth` pieces in flight with as few records as that takes.
+/// What is read from.
+struct Target {
+    std::vector<std::string> paths;
+    std::vector<uint64_t> bytes;  ///< of each
+
+    uint64_t total() const { return std::accumulate(bytes.begin(), bytes.end(), uint64_t{0}); }
+};
+
+/// As few records as it takes to keep `depth` pieces in flight.
+uint64_t records_in_flight(uint64_t record_bytes, int depth) {
+    const uint64_t piece_bytes = std::min(kDefaultPieceBytes, record_bytes);
+    const uint64_t ahead = static_cast<uint64_t>(depth - 1) * piece_bytes;
+    return 1 + (ahead + record_bytes - 1) / record_bytes;
+}
+
+/// Memory to read into, record after record: larger than a processor's caches, as an expert cache is, since writing into
+/// memory that they hold costs the drive less.
+uint64_t bytes_to_read_into(const DriveRateOptions& options) {
+    constexpr uint64_t kUsual = uint64_t{256} << 20;
+    uint64_t bytes = kUsual;
+    for (const uint64_t record : options.record_bytes) {
+        for (const int depth : options.depths) {
+            bytes = std::max(bytes, 2 * record * records_in_flight(record, depth));
+        }
+    }
+    return bytes;
+}
+
+/// Keeps `depth` pieces in flight.
 class RecordReads {
   public:
-    RecordReads(DriveReader& reader, const DriveRateOptions& options, uint64_t record_bytes, int depth)
+    RecordReads(DriveReader& reader, const Target& target, std::span<std::byte> memory, uint64_t record_bytes,
+                int depth)
         : reader_(reader),
+          target_(target),
+          memory_(memory),
           record_bytes_(record_bytes),
-          places_((options.file_bytes - record_bytes) / kAlignment) {
-        const uint64_t piece_bytes = std::min(kDefaultPieceBytes, record_bytes);
-        const uint64_t ahead = static_cast<uint64_t>(depth - 1) * piece_bytes;
-        count_ = 1 + (ahead + record_bytes - 1) / record_bytes;
-    }
+          count_(records_in_flight(record_bytes, depth)),
+          file_(target.bytes.begin(), target.bytes.end()) {}
 
     /// Reads until the time is over; the rate. Adds each record's time to `latencies`.
     Result<double> run(double seconds, std::mt19937_64& random, std::vector<double>& latencies);
@@ -128,13 +157,20 @@ class RecordReads {
     void submit(Slot& slot, std::mt19937_64& random);
 
     DriveReader& reader_;
+    const Target& target_;
+    const std::span<std::byte> memory_;
     const uint64_t record_bytes_;
-    const uint64_t places_;
-    uint64_t count_;
+    const uint64_t count_;
+    std::discrete_distribution<uint32_t> file_;
+    uint64_t next_place_ = 0;  ///< in memory_, in records
 };
 
 void RecordReads::submit(Slot& slot, std::mt19937_64& random) {
-    slot.read.offset = std::uniform_int_distribution<uint64_t>(0, places_)(random) * kAlignment;
+    slot.read.file = file_(random);
+    const uint64_t places = (target_.bytes[slot.read.file] - record_bytes_) / kAlignment;
+    slot.read.offset = std::uniform_int_distribution<uint64_t>(0, places)(random) * kAlignment;
+    slot.read.to = memory_.data() + next_place_ * record_bytes_;
+    next_place_ = (next_place_ + 1) % (memory_.size() / record_bytes_);
     slot.begin = Clock::now();
     slot.open = true;
     DriveRead* read = &slot.read;
@@ -142,12 +178,8 @@ void RecordReads::submit(Slot& slot, std::mt19937_64& random) {
 }
 
 Result<double> RecordReads::run(double seconds, std::mt19937_64& random, std::vector<double>& latencies) {
-    const auto memory = SystemMemory::map(count_ * record_bytes_);
-    if (!memory) return fail(ErrorKind::capacity, "", "not enough memory to read into");
-    std::memset(memory->data(), 0, count_ * record_bytes_);  // no page is missing once the clock runs
     std::deque<Slot> slots(count_);
     for (size_t i = 0; i < slots.size(); i++) {
-        slots[i].read.to = memory->data() + i * record_bytes_;
         slots[i].read.length = record_bytes_;
         slots[i].read.verify = false;
     }
@@ -179,9 +211,9 @@ Result<double> RecordReads::run(double seconds, std::mt19937_64& random, std::ve
 
 /// All that one measurement shares.
 struct Measurement {
-    std::string path;  ///< of the file without a name
+    const Target& target;
+    std::span<std::byte> memory;
     const DriveRateOptions& options;
-    const DriveProgress& progress;
     std::mt19937_64 random;
     std::vector<std::vector<double>> latencies;  ///< of each row
 };
@@ -189,12 +221,12 @@ struct Measurement {
 Result<void> measure_row(Measurement& measurement, DriveRate& rate, size_t index) {
     DriveRateRow& row = rate.rows[index];
     const DriveRateOptions& options = measurement.options;
-    const auto reader = DriveReader::start({measurement.path}, {options.method, true, row.depth, 0});
+    const auto reader = DriveReader::start(measurement.target.paths, {options.method, true, row.depth, 0});
     if (!reader) return pass(reader);
     rate.direct = (*reader)->direct() && !lives_in_memory(rate.facts);
     const std::string description = (*reader)->description();
     rate.description = description.substr(0, description.find(", depth"));
-    RecordReads reads(**reader, options, row.record_bytes, row.depth);
+    RecordReads reads(**reader, measurement.target, measurement.memory, row.record_bytes, row.depth);
     const auto bytes_per_second =
         reads.run(options.seconds_each, measurement.random, measurement.latencies[index]);
     if (!bytes_per_second) return pass(bytes_per_second);
@@ -202,8 +234,14 @@ Result<void> measure_row(Measurement& measurement, DriveRate& rate, size_t index
     return {};
 }
 
-Result<void> measure_rows(Measurement& measurement, DriveRate& rate, double share_before) {
-    const DriveRateOptions& options = measurement.options;
+Result<void> measure_rows(const Target& target, const DriveRateOptions& options,
+                          const DriveProgress& progress, double share_before, DriveRate& rate) {
+    const auto memory = SystemMemory::map(bytes_to_read_into(options));
+    if (!memory) return fail(ErrorKind::capacity, "", "not enough memory to read into");
+    const std::span<std::byte> all(memory->data(), bytes_to_read_into(options));
+    std::memset(all.data(), 0, all.size());  // no page is missing once the clock runs
+    Measurement measurement{target, all, options, std::mt19937_64(1), {}};
+    rate.file_bytes = target.total();
     for (const uint64_t bytes : options.record_bytes) {
         for (const int depth : options.depths) rate.rows.push_back({bytes, depth, {}, 0, 0});
     }
@@ -213,7 +251,7 @@ Result<void> measure_rows(Measurement& measurement, DriveRate& rate, double shar
     // Run by run, not row by row: a drive that slows down shows as the spread of every row.
     for (int run = 0; run < options.runs; run++) {
         for (size_t i = 0; i < rate.rows.size(); i++) {
-            if (!measurement.progress("reading", share_before + (1 - share_before) * done++ / steps)) {
+            if (!progress("reading", share_before + (1 - share_before) * done++ / steps)) {
                 return tl::unexpected<Error>(interrupted_error());
             }
             const auto measured = measure_row(measurement, rate, i);
@@ -254,9 +292,29 @@ const DriveRateRow& DriveRate::best() const {
     return *best;
 }
 
+Result<DriveRate> measure_read_rate(const std::vector<std::string>& paths, const DriveRateOptions& options,
+                                    const DriveProgress& progress) {
+    if (paths.empty()) return fail(ErrorKind::invalid, "", "there is no file to read from");
+    Target target{paths, {}};
+    for (const std::string& path : paths) {
+        const auto bytes = file_size(path);
+        if (!bytes) return pass(bytes);
+        target.bytes.push_back(*bytes);
+    }
+    const auto checked = check(options, *std::min_element(target.bytes.begin(), target.bytes.end()));
+    if (!checked) return pass(checked);
+    DriveRate rate;
+    const auto facts = read_drive_facts(parent_directory(paths.front()), "");
+    if (!facts) return pass(facts);
+    rate.facts = *facts;
+    const auto measured = measure_rows(target, options, progress, 0, rate);
+    if (!measured) return pass(measured);
+    return rate;
+}
+
 Result<DriveRate> measure_drive_rate(const std::string& directory, const DriveRateOptions& options,
                                      const DriveProgress& progress) {
-    const auto checked = check(options);
+    const auto checked = check(options, options.file_bytes);
     if (!checked) return pass(checked);
     DriveRate rate;
     const auto facts = read_drive_facts(directory, "");
@@ -277,9 +335,8 @@ Result<DriveRate> measure_drive_rate(const std::string& directory, const DriveRa
                               [&](double share) { return progress("writing", kWriteShare * share); });
     if (!written) return pass(written);
     rate.write_bytes_per_second = static_cast<double>(options.file_bytes) / *written;
-    Measurement measurement{
-        fmt::format("/proc/self/fd/{}", file->number()), options, progress, std::mt19937_64(1), {}};
-    const auto measured = measure_rows(measurement, rate, kWriteShare);
+    const Target target{{fmt::format("/proc/self/fd/{}", file->number())}, {options.file_bytes}};
+    const auto measured = measure_rows(target, options, progress, kWriteShare, rate);
     if (!measured) return pass(measured);
     return rate;
 }

@@ -15,6 +15,7 @@
 #include "container/read_files.h"
 #include "container/read_queue.h"
 #include "container/read_threads.h"
+#include "container/system.h"
 #include "container/uring.h"
 
 namespace waste::container {
@@ -93,6 +94,9 @@ class DriveReader::Loop {
     }
 
     void submit(std::span<DriveRead* const> reads);
+    void submit_spare(std::span<DriveRead* const> reads);
+    void withdraw(std::span<DriveRead* const> reads);
+    void hurry(DriveRead& read);
     uint32_t landed() const { return landed_.load(std::memory_order_acquire); }
     void wait_for_landing(uint32_t seen);
     void wait(const DriveRead& read);
@@ -101,8 +105,10 @@ class DriveReader::Loop {
 
   private:
     void run();
+    void queue_up(std::span<DriveRead* const> reads, std::vector<DriveRead*>& queue);
     bool take_submitted();
-    void collect(bool wait);
+    bool take_spare();
+    bool collect(bool wait);
     void pass_on_complete();
     bool anything_arrived() const { return arrived_count_.load(std::memory_order_acquire) > 0; }
     DriveRead* take_arrived();
@@ -117,8 +123,9 @@ class DriveReader::Loop {
     std::atomic<uint64_t> retries_{0};
     std::atomic<uint64_t> busy_nanoseconds_{0};
 
-    std::mutex mutex_;                   ///< guards the next three
+    std::mutex mutex_;                   ///< guards the next four
     std::vector<DriveRead*> submitted_;  ///< not yet seen by the I/O thread
+    std::vector<DriveRead*> spare_;      ///< it may take one where it has nothing else to do
     bool sleeping_ = false;              ///< the I/O thread may wait for the backend, and has to be woken
     bool stopping_ = false;
 
@@ -136,13 +143,41 @@ class DriveReader::Loop {
     std::thread thread_;  ///< last: it uses all of the above
 };
 
-void DriveReader::Loop::submit(std::span<DriveRead* const> reads) {
+void DriveReader::Loop::queue_up(std::span<DriveRead* const> reads, std::vector<DriveRead*>& queue) {
     for (DriveRead* read : reads) read->state.store(ReadState::pending, std::memory_order_relaxed);
     bool wake;
     {
         const std::lock_guard lock(mutex_);
-        submitted_.insert(submitted_.end(), reads.begin(), reads.end());
+        queue.insert(queue.end(), reads.begin(), reads.end());
         wake = std::exchange(sleeping_, false);
+    }
+    if (wake) source_->backend->wake();
+}
+
+void DriveReader::Loop::submit(std::span<DriveRead* const> reads) {
+    queue_up(reads, submitted_);
+}
+
+void DriveReader::Loop::submit_spare(std::span<DriveRead* const> reads) {
+    queue_up(reads, spare_);
+}
+
+void DriveReader::Loop::withdraw(std::span<DriveRead* const> reads) {
+    const std::lock_guard lock(mutex_);
+    for (DriveRead* read : reads) {
+        if (std::erase(spare_, read) > 0) read->state.store(ReadState::idle, std::memory_order_relaxed);
+    }
+}
+
+void DriveReader::Loop::hurry(DriveRead& read) {
+    read.urgent.store(true, std::memory_order_relaxed);
+    bool wake = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (std::erase(spare_, &read) > 0) {
+            submitted_.push_back(&read);
+            wake = std::exchange(sleeping_, false);
+        }
     }
     if (wake) source_->backend->wake();
 }
@@ -177,9 +212,25 @@ bool DriveReader::Loop::take_submitted() {
         taken_.swap(submitted_);
         sleeping_ = true;
         stopping = stopping_;
+        if (stopping) taken_.insert(taken_.end(), spare_.begin(), spare_.end());
+        if (stopping) spare_.clear();
     }
     for (DriveRead* read : taken_) queue_.add(*read);
     return !stopping;
+}
+
+/// Queues a spare read where the drive would have too little to do; false where it has enough, or there is none.
+bool DriveReader::Loop::take_spare() {
+    if (!queue_.has_time_to_spare()) return false;
+    DriveRead* read;
+    {
+        const std::lock_guard lock(mutex_);
+        if (spare_.empty()) return false;
+        read = spare_.front();
+        spare_.erase(spare_.begin());
+    }
+    queue_.add_spare(*read);
+    return true;
 }
 
 /// Adds the time since the last call where a piece was in flight during it.
@@ -193,7 +244,8 @@ void DriveReader::Loop::count_time() {
     busy_ = queue_.in_flight() > 0;
 }
 
-void DriveReader::Loop::collect(bool wait) {
+/// False where no piece has ended.
+bool DriveReader::Loop::collect(bool wait) {
     std::array<PieceEnd, kEndsAtOnce> ends;
     const size_t count = source_->backend->collect(ends, wait);
     ReadPiece again;
@@ -204,6 +256,7 @@ void DriveReader::Loop::collect(bool wait) {
     count_time();
     bytes_.store(queue_.bytes(), std::memory_order_relaxed);
     retries_.store(queue_.retries(), std::memory_order_relaxed);
+    return count > 0;
 }
 
 void DriveReader::Loop::tell_waiters() {
@@ -253,19 +306,22 @@ bool DriveReader::Loop::finish_one() {
 }
 
 void DriveReader::Loop::run() {
+    ask_for_short_turns();
     for (;;) {
         const bool going_on = take_submitted();
         if (!going_on) queue_.stop();
         ReadPiece piece;
-        while (queue_.next_piece(piece)) source_->backend->start(piece);
+        do {
+            while (queue_.next_piece(piece)) source_->backend->start(piece);
+        } while (take_spare());
         pass_on_complete();  // what made no sense, or was stopped
         count_time();
         const bool idle = queue_.in_flight() == 0 && !anything_arrived();
         if (!going_on && idle) return;
-        // Never wait on top of a read that has arrived. The collect comes first all the same: it passes on what
-        // has been started, so that the drive works while a checksum is computed.
-        collect(!anything_arrived());
-        finish_one();
+        // Never wait on top of a read that has arrived. The drive comes first all the same: what takes the place of
+        // pieces that have ended is passed on before a checksum is computed.
+        const bool ended = collect(!anything_arrived());
+        if (!ended) finish_one();
     }
 }
 
@@ -315,6 +371,15 @@ Result<std::unique_ptr<DriveReader>> DriveReader::start_with(std::unique_ptr<Rea
 
 void DriveReader::submit(std::span<DriveRead* const> reads) {
     loop_->submit(reads);
+}
+void DriveReader::submit_spare(std::span<DriveRead* const> reads) {
+    loop_->submit_spare(reads);
+}
+void DriveReader::withdraw(std::span<DriveRead* const> reads) {
+    loop_->withdraw(reads);
+}
+void DriveReader::hurry(DriveRead& read) {
+    loop_->hurry(read);
 }
 uint32_t DriveReader::landed() const {
     return loop_->landed();

@@ -2,8 +2,8 @@
 // the system.
 //
 // One I/O thread owns everything below submit(): it cuts reads into pieces, keeps a few pieces in flight,
-// urgent reads first and otherwise in order of submission, continues short pieces, and retries what may pass (a
-// piece that fails with EIO once). A read that is complete is compared with its checksum by that thread or by
+// urgent reads first, otherwise in order of submission and spare ones last, continues short pieces, and retries
+// what may pass (a piece that fails with EIO once). A read that is complete is compared with its checksum by that thread or by
 // one that has nothing to do but wait, so that records which arrive together are checked together. The bytes
 // are the same whichever way they came.
 #pragma once
@@ -36,7 +36,7 @@ struct DriveRead {
     bool verify = true;
     std::atomic<ReadState> state{
         ReadState::idle};             ///< done and failed are stored with release, then notified to all
-    std::atomic<bool> urgent{false};  ///< may be set while pending: goes before those that are not
+    std::atomic<bool> urgent{false};  ///< goes before those that are not; while pending, set it with hurry()
     std::optional<Error> error;       ///< where failed; valid after an acquire load of state
 };
 
@@ -48,6 +48,8 @@ enum class ReadMethod {
 
 inline constexpr int kDefaultReadDepth = 8;
 inline constexpr int kMostReadDepth = 1024;
+/// Fewest pieces in flight with which a drive comes near its rate.
+inline constexpr int kSpareReadDepth = 3;
 inline constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
 
 struct DriveReaderOptions {
@@ -84,6 +86,14 @@ class DriveReader {
     /// Sets each state to `pending` and queues the reads. Never waits for a read; allocates only while the
     /// queue is longer than it has ever been.
     void submit(std::span<DriveRead* const> reads);
+    /// As submit(), for reads that may turn out not to be wanted: they are begun one by one, in order, where nothing
+    /// else waits and fewer than kSpareReadDepth pieces are in flight, so that what is submitted next waits little for
+    /// them, and until then can be withdrawn.
+    void submit_spare(std::span<DriveRead* const> reads);
+    /// Takes back spare reads that have not begun: their state is `idle` on return, that of the others as it was.
+    void withdraw(std::span<DriveRead* const> reads);
+    /// Makes a pending read urgent.
+    void hurry(DriveRead& read);
 
     /// Reads that have ended so far, modulo 2^32. What has ended by then is seen in the reads' states.
     uint32_t landed() const;

@@ -42,7 +42,7 @@ ReadQueue::ReadQueue(const std::vector<std::string>& paths, int depth, uint64_t 
     for (uint32_t id = 0; id < pieces_.size(); id++) free_pieces_.push_back(id);
 }
 
-void ReadQueue::add(DriveRead& read) {
+void ReadQueue::add(DriveRead& read, bool spare) {
     uint32_t index = static_cast<uint32_t>(active_.size());
     if (free_active_.empty()) {
         active_.emplace_back();
@@ -50,7 +50,7 @@ void ReadQueue::add(DriveRead& read) {
         index = free_active_.back();
         free_active_.pop_back();
     }
-    active_[index] = {&read, 0, 0};
+    active_[index] = {&read, 0, 0, spare};
     read.error = wrong_request(read, paths_);
     const bool nothing_to_read = read.error || read.length == 0;
     (nothing_to_read ? complete_ : waiting_).push_back(index);
@@ -68,7 +68,9 @@ uint32_t ReadQueue::most_wanted() const {
     for (const uint32_t index : waiting_) {
         if (active_[index].read->urgent.load(std::memory_order_relaxed)) return index;
     }
-    return waiting_.front();
+    const auto asked_for =
+        std::find_if(waiting_.begin(), waiting_.end(), [&](uint32_t index) { return !active_[index].spare; });
+    return asked_for != waiting_.end() ? *asked_for : waiting_.front();
 }
 
 bool ReadQueue::next_piece(ReadPiece& piece) {
@@ -76,6 +78,9 @@ bool ReadQueue::next_piece(ReadPiece& piece) {
     const uint32_t index = most_wanted();
     Active& active = active_[index];
     const DriveRead& read = *active.read;
+    if (active.spare && in_flight() >= kSpareReadDepth && !read.urgent.load(std::memory_order_relaxed)) {
+        return false;
+    }
     const uint32_t id = free_pieces_.back();
     free_pieces_.pop_back();
     const uint64_t length = std::min(piece_bytes_, read.length - active.asked);

@@ -17,12 +17,16 @@ class ReadQueue {
     ReadQueue(const std::vector<std::string>& paths, int depth, uint64_t piece_bytes);
 
     /// Queues a read. One that makes no sense is complete at once, as failed.
-    void add(DriveRead& read);
+    void add(DriveRead& read) { add(read, false); }
+    /// As add(), behind all that is not spare, and never more than kSpareReadDepth pieces in flight of it.
+    void add_spare(DriveRead& read) { add(read, true); }
+    /// Whether nothing waits and the drive would run dry.
+    bool has_time_to_spare() const { return waiting_.empty() && in_flight() < kSpareReadDepth; }
     /// No piece of what is queued comes any more: what is not complete by itself fails as `interrupted`.
     void stop();
 
-    /// The next piece to start: of the oldest urgent read, else of the oldest. False where nothing waits or
-    /// the depth is reached.
+    /// The next piece to start: of the oldest urgent read, else of the oldest, spare ones last. False where nothing
+    /// waits or the depth is reached.
     bool next_piece(ReadPiece& piece);
     /// A piece has ended. True where it is to be started again, as `again`: the rest of a short one, or all
     /// of one whose failure may pass.
@@ -42,6 +46,7 @@ class ReadQueue {
         DriveRead* read = nullptr;
         uint64_t asked = 0;  ///< bytes of it that have been given out in pieces
         int in_flight = 0;   ///< pieces
+        bool spare = false;
     };
     struct Piece {
         ReadPiece rest;  ///< what of it is still to come
@@ -51,6 +56,7 @@ class ReadQueue {
     };
 
     const std::string& path_of(const DriveRead& read) const { return paths_[read.file]; }
+    void add(DriveRead& read, bool spare);
     uint32_t most_wanted() const;
     bool retry(Piece& piece, const PieceEnd& end);
     Error failure_of(const Piece& piece, int64_t result) const;

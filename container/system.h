@@ -47,4 +47,8 @@ Result<void> sync_descriptor(int descriptor, const std::string& path);
 Result<void> sync_parent(const std::string& path);
 std::string parent_directory(const std::string& path);
 
+/// Asks the scheduler to run the calling thread as soon as it has something to do, for a short time: for threads that
+/// mostly wait for a device, beside others that compute on every core. Kernels before 6.12 take no notice.
+void ask_for_short_turns();
+
 }  // namespace waste::container

@@ -133,7 +133,7 @@ std::optional<ExpertStore::Lease> ExpertStore::lease(size_t bank, int32_t expert
     } else {
         Slot& found = slots_[static_cast<size_t>(slot)];
         const bool here = found.read.state.load(std::memory_order_relaxed) != ReadState::pending;
-        if (!here) found.read.urgent.store(true, std::memory_order_relaxed);
+        if (!here) reader_->hurry(found.read);
         (here ? counters.hits : counters.joined)++;
         if (found.expected) counters.ahead_used++;
         found.expected = false;
@@ -187,6 +187,7 @@ int32_t ExpertStore::take_victim() {
 void ExpertStore::fill(int32_t index, size_t bank, int32_t expert, bool urgent) {
     Slot& slot = slots_[static_cast<size_t>(index)];
     if (slot.key >= 0) slot_of_[static_cast<size_t>(slot.key)] = -1;
+    slot.former = slot.read.state.load(std::memory_order_relaxed) == ReadState::done ? slot.key : -1;
     slot.key = key_of(bank, expert);
     slot_of_[static_cast<size_t>(slot.key)] = index;
     const container::ExpertEntry& entry = container_->expert_entry(bank, expert);
@@ -238,10 +239,51 @@ void ExpertStore::unpin(int32_t index) {
     slot_freed_.notify_one();
 }
 
+/// Takes back an expected read that has not begun, as if it had never been wanted. False where it has.
+bool ExpertStore::withdraw(int32_t index) {
+    Slot& slot = slots_[static_cast<size_t>(index)];
+    if (slot.pins > 1) return false;  // another session wants it too
+    container::DriveRead* const read = &slot.read;
+    reader_->withdraw({&read, 1});
+    if (read->state.load(std::memory_order_relaxed) != ReadState::idle) return false;
+    ExpertCounters& counters = counters_[static_cast<size_t>(slot.key / experts_)];
+    counters.ahead_reads--;
+    counters.bytes -= read->length;
+    slot_of_[static_cast<size_t>(slot.key)] = -1;
+    slot.expected = false;
+    // What was there still is, unless another slot has it by now.
+    const bool kept = slot.former >= 0 && slot_of_[static_cast<size_t>(slot.former)] < 0;
+    slot.key = kept ? slot.former : -1;
+    if (kept) slot_of_[static_cast<size_t>(slot.key)] = index;
+    unpin(index);
+    return true;
+}
+
+void ExpertStore::withdraw_expected() {
+    size_t begun = 0;
+    for (const int32_t slot : expected_) {
+        if (!withdraw(slot)) expected_[begun++] = slot;
+    }
+    expected_.resize(begun);
+}
+
 void ExpertStore::drop_expectations(size_t bank) {
     if (expected_.empty() || expected_bank_ != bank) return;
+    withdraw_expected();
     for (const int32_t slot : expected_) unpin(slot);
     expected_.clear();
+}
+
+void ExpertStore::take_back_expected() {
+    const std::lock_guard lock(mutex_);
+    withdraw_expected();
+}
+
+void ExpertStore::keep_absent(size_t bank, std::span<int32_t> experts) const {
+    const std::lock_guard lock(mutex_);
+    for (int32_t& expert : experts) {
+        if (slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0) expert = -1;
+    }
 }
 
 void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
@@ -261,7 +303,8 @@ void ExpertStore::expect(size_t bank, std::span<const int32_t> experts) {
         counters_[bank].ahead_reads++;
         free--;
     }
-    submit_started();
+    reader_->submit_spare(started_);
+    started_.clear();
 }
 
 void ExpertStore::warm(std::span<const uint32_t> uses, std::span<const int64_t> keys) {
@@ -291,13 +334,6 @@ void ExpertStore::warm(std::span<const uint32_t> uses, std::span<const int64_t> 
 std::vector<uint32_t> ExpertStore::use_counts() const {
     const std::lock_guard lock(mutex_);
     return uses_;
-}
-
-void ExpertStore::keep_absent(size_t bank, std::span<int32_t> experts) const {
-    const std::lock_guard lock(mutex_);
-    for (int32_t& expert : experts) {
-        if (slot_of_[static_cast<size_t>(key_of(bank, expert))] >= 0) expert = -1;
-    }
 }
 
 void ExpertStore::order(size_t bank, std::span<int32_t> experts) const {

@@ -92,8 +92,11 @@ class ExpertStore {
     size_t acquire(size_t bank, std::span<const int32_t> experts, std::span<Lease> leases, bool at_least_one);
     /// Replaces those that are here, or on their way, by -1.
     void keep_absent(size_t bank, std::span<int32_t> experts) const;
-    /// Starts reads of absent experts that the bank's next router is expected to choose, as far as slots can be spared.
+    /// Wants absent experts that the bank's next router is expected to choose, the likeliest first, as far as slots can
+    /// be spared. The drive reads them where it has nothing else to do.
     void expect(size_t bank, std::span<const int32_t> experts);
+    /// Takes back what is expected and has not begun to be read. So does learn() of that bank.
+    void take_back_expected();
     /// Counts of earlier uses by key, layer * experts + expert, and the keys to begin with, the most promising first:
     /// their reads into empty slots begin, behind all that is asked for. Evicts nothing.
     void warm(std::span<const uint32_t> uses, std::span<const int64_t> keys);
@@ -127,6 +130,7 @@ class ExpertStore {
     struct Slot {
         container::DriveRead read;
         int64_t key = -1;       ///< of the expert in it or on its way; -1: none
+        int64_t former = -1;    ///< key of the expert that is still in it until the read begins
         int32_t pins = 0;       ///< leases, and an expectation
         bool expected = false;  ///< read ahead, not chosen yet
     };
@@ -140,10 +144,12 @@ class ExpertStore {
     void fill(int32_t slot, size_t bank, int32_t expert, bool urgent);
     std::optional<Lease> lease(size_t bank, int32_t expert);
     void wait_for_a_slot(std::unique_lock<std::mutex>& lock);
+    bool withdraw(int32_t slot);
+    void withdraw_expected();
     void drop_expectations(size_t bank);
+    void submit_started();
     void unpin(int32_t slot);
     void retire_slots();
-    void submit_started();
     std::span<std::byte> memory_of(int32_t slot) const;
 
     const container::Container* container_;

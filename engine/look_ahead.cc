@@ -5,12 +5,8 @@
 namespace waste::engine {
 namespace {
 
-// A wrong guess delays reads that are wanted and may push out what is; a right one hides a read. Late, only the time to
-// the router's choice would be lost otherwise; early, the drive has this layer's reads to do, and only what is as good
-// as asked for goes behind them.
-constexpr float kLeastPrecision[] = {0.9f, 0.6f};
-// From this share on a read need not end before the router has chosen.
-constexpr float kSure = 0.9f;
+// A wrong guess takes the drive's time from reads that are wanted and may push out what is; a right one hides a read.
+constexpr float kLeastPrecision[] = {0.7f, 0.6f};  // early, late
 // A layer that asks the drive for fewer experts than this a token gains nothing that is worth another router product.
 constexpr float kLeastMisses = 0.02f;
 constexpr float kFirstPrecision = 0.5f, kPrecisionRate = 1.0f / 16, kMissRate = 1.0f / 8;
@@ -37,31 +33,17 @@ bool LookAhead::worth_guessing(size_t bank) const {
 }
 
 void LookAhead::begin(size_t bank, Guess when, std::span<const int32_t> guess, ExpertStore& store) {
-    Bank& b = banks_[bank];
     const auto index = static_cast<size_t>(when);
-    Made& made = b.made[index];
+    Made& made = banks_[bank].made[index];
     made.guess.assign(guess.begin(), guess.end());
+    store.take_back_expected();
     store.keep_absent(bank, made.guess);
-    if (when == Guess::late) b.begun = Clock::now();
-    const double in_time = records_in_time(b, store);
     wanted_.clear();
     for (size_t rank = 0; rank < guess.size(); rank++) {
-        const float precision = made.precision[rank];
-        if (made.guess[rank] < 0 || precision < kLeastPrecision[index]) continue;
-        if (precision >= kSure || static_cast<double>(wanted_.size()) < in_time)
+        if (made.guess[rank] >= 0 && made.precision[rank] >= kLeastPrecision[index])
             wanted_.push_back(guess[rank]);
     }
     if (!wanted_.empty()) store.expect(bank, wanted_);
-}
-
-/// What the drive delivers from a guess to the router's choice, and one more, so that it does not run dry.
-double LookAhead::records_in_time(const Bank& b, const ExpertStore& store) {
-    const container::DriveReaderCounters drive = store.drive();
-    const double record_seconds = drive.bytes == 0 ? 0
-                                                   : static_cast<double>(drive.busy_nanoseconds) * 1e-9 /
-                                                         static_cast<double>(drive.bytes) *
-                                                         static_cast<double>(store.slot_bytes());
-    return record_seconds > 0 ? b.gap_seconds / record_seconds + 1 : 1;
 }
 
 void LookAhead::settle(size_t bank, std::span<const int32_t> chosen, const ExpertStore& store) {
@@ -79,8 +61,6 @@ void LookAhead::settle(size_t bank, std::span<const int32_t> chosen, const Exper
         }
         made.guess.clear();
     }
-    const double gap = std::chrono::duration<double>(Clock::now() - b.begun).count();
-    b.gap_seconds = b.gap_seconds == 0 ? gap : b.gap_seconds + (gap - b.gap_seconds) / 8;
 }
 
 }  // namespace waste::engine

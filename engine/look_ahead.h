@@ -1,14 +1,14 @@
 // Guessing a layer's experts one layer early, so that the drive works while attention is computed.
 //
 // The guess is the next router applied to the stream as it stands: early, when this layer's experts have been asked for,
-// so that the drive goes on behind them; and late, when their sum has been added, which is more often right. It starts
-// reads and nothing else: the real router decides, so results do not depend on it. What a guess is worth is measured as
-// it goes: for each layer and rank (the likeliest expert, the second, …) how often the real router chose it; and how
-// many records the drive delivers until the real router has spoken. Ranks that miss too often are not read, layers that
-// miss no expert are not guessed at.
+// so that the drive goes on behind them; and late, when their sum has been added, which is more often right. Its reads are
+// spare ones, begun where the drive would have too little to do, and taken back where the next guess, or the router, has
+// spoken first; so the order in which they are wanted says enough, and nothing about the drive's speed need be known. The
+// real router decides, so results do not depend on it. How often it chose what was guessed is measured as it goes, for each
+// layer and rank (the likeliest expert, the second, …). Ranks that miss too often are not read, layers that miss no expert
+// are not guessed at.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,19 +32,15 @@ class LookAhead {
     void settle(size_t bank, std::span<const int32_t> chosen, const ExpertStore& store);
 
   private:
-    using Clock = std::chrono::steady_clock;
     struct Made {
         std::vector<int32_t> guess;    ///< -1: it was here, or on its way, already; empty: none made
         std::vector<float> precision;  ///< [rank] of guesses that were not here, running average
     };
     struct Bank {
-        Made made[2];            ///< early, late
-        ExpertCounters seen;     ///< at the last choice
-        float misses = 1.0f;     ///< of a choice, running average; what was read ahead included
-        double gap_seconds = 0;  ///< from guess to choice, running average
-        Clock::time_point begun;
+        Made made[2];         ///< early, late
+        ExpertCounters seen;  ///< at the last choice
+        float misses = 1.0f;  ///< of a choice, running average; what was read ahead included
     };
-    static double records_in_time(const Bank& bank, const ExpertStore& store);
 
     std::vector<Bank> banks_;
     std::vector<int32_t> wanted_;

@@ -191,7 +191,7 @@ Result<void> Trunk::enter(int64_t piece) {
         start_read(next);
     }
     const auto start = std::chrono::steady_clock::now();
-    buffer.read.urgent.store(true, std::memory_order_relaxed);
+    reader_->hurry(buffer.read);
     buffer.read.state.wait(ReadState::pending, std::memory_order_acquire);
     const auto waited = std::chrono::nanoseconds(std::chrono::steady_clock::now() - start);
     wait_nanoseconds_.fetch_add(static_cast<uint64_t>(waited.count()), std::memory_order_relaxed);

@@ -1,13 +1,16 @@
 // waste bench drive: how fast a drive gives records of an expert's size.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "container/drive_rate.h"
+#include "container/file.h"
 #include "container/known_drives.h"
 #include "container/manifest.h"
+#include "container/reader.h"
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/terminal.h"
@@ -20,16 +23,16 @@ using container::DriveRate;
 using container::DriveRateRow;
 
 constexpr const char* kAbout =
-    "Measures how fast the drive under a directory gives records read at random places, past the page "
-    "cache:\n"
-    "what experts that are not in memory cost. Writes a file of random bytes there, reads it at each size "
-    "and\n"
-    "depth, and leaves nothing behind. Other programs' use of the drive shows in the figures. The fastest "
-    "is\n"
-    "kept in ~/.cache/waste/drives.json for later plans and runs.";
+    "Measures how fast a drive gives records read at random places, past the page cache: what experts that\n"
+    "are not in memory cost. Of a model it reads the experts themselves. Under any other directory it "
+    "writes\n"
+    "a file of random bytes, reads that, and leaves nothing behind; where the drive, or a virtual drive's\n"
+    "host, has a cache larger than the file, the figures are the cache's. Other programs' use of the drive\n"
+    "shows in the figures. The fastest is kept in ~/.cache/waste/drives.json for later plans and runs.";
 
 constexpr const char* kFooter =
     "Examples:\n"
+    "  waste bench drive K3.waste\n"
     "  waste bench drive /mnt/models\n"
     "  waste bench drive . --size 3M,12M --depth 4,8,16,32\n"
     "  waste bench drive /mnt/models --json > drive.json";
@@ -40,6 +43,8 @@ constexpr double kMostSpread = 0.1;
 struct Arguments {
     std::string directory;
     container::DriveRateOptions options;
+    bool own_sizes = false;          ///< the sizes are the user's
+    std::vector<std::string> banks;  ///< of a model: read instead of a file of our own
     bool json = false;
     bool quiet = false;
 };
@@ -65,7 +70,9 @@ std::string facts_text(const DriveFacts& facts) {
 void print_text(const Arguments& arguments, const DriveRate& rate) {
     put_out(fmt::format("{}: {}\n", printable(arguments.directory), facts_text(rate.facts)));
     put_out(printable(rate.description) + "\n");
-    put_out(fmt::format("written at {}\n\n", rate_text(rate.write_bytes_per_second)));
+    put_out(rate.write_bytes_per_second > 0
+                ? fmt::format("written at {}\n\n", rate_text(rate.write_bytes_per_second))
+                : fmt::format("{} of experts\n\n", bytes_text(rate.file_bytes)));
     put_out(fmt::format("{:>10} {:>6} {:>8} {:>16} {:>11} {:>11}\n", "record", "depth", "GB/s", "from - to",
                         "median", "p99"));
     for (const DriveRateRow& row : rate.rows) {
@@ -101,8 +108,9 @@ void print_json(const Arguments& arguments, const DriveRate& rate) {
     json["drive"]["rotational"] = facts.rotational ? nlohmann::ordered_json(*facts.rotational) : nullptr;
     json["reader"] = rate.description;
     json["direct"] = rate.direct;
-    json["file_bytes"] = arguments.options.file_bytes;
-    json["write_bytes_per_second"] = rate.write_bytes_per_second;
+    json["file_bytes"] = rate.file_bytes;
+    const bool written = rate.write_bytes_per_second > 0;
+    json["write_bytes_per_second"] = written ? nlohmann::ordered_json(rate.write_bytes_per_second) : nullptr;
     json["rows"] = nlohmann::ordered_json::array();
     for (const DriveRateRow& row : rate.rows) json["rows"].push_back(row_json(row));
     json["best"] = {{"record_bytes", rate.best().record_bytes},
@@ -130,21 +138,44 @@ void say_what_comes(const Arguments& arguments) {
     const auto& options = arguments.options;
     const double seconds = static_cast<double>(options.record_bytes.size() * options.depths.size()) *
                            options.runs * options.seconds_each;
-    put_err(fmt::format("writes {} into {}, then reads for {}\n", bytes_text(options.file_bytes),
-                        printable(arguments.directory), duration_text(seconds)));
+    const std::string place = printable(arguments.directory);
+    put_err(arguments.banks.empty()
+                ? fmt::format("writes {} into {}, then reads for {}\n", bytes_text(options.file_bytes), place,
+                              duration_text(seconds))
+                : fmt::format("reads experts of {} for {}\n", place, duration_text(seconds)));
 }
 
-int bench_drive(const Arguments& arguments) {
+/// Of a model its banks are read, in records of its experts' sizes unless the user wants others.
+Result<void> find_banks(Arguments& arguments) {
+    if (!container::is_container(arguments.directory)) return {};
+    const auto model = container::Container::open(arguments.directory);
+    if (!model) return pass(model);
+    std::vector<uint64_t> sizes;
+    for (const container::BankEntry& bank : model->manifest().banks) {
+        arguments.banks.push_back(container::join_path(arguments.directory, bank.file));
+        sizes.push_back(bank.shape.record_bytes());
+    }
+    if (sizes.empty()) return fail(ErrorKind::invalid, arguments.directory, "has no routed experts to read");
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    if (!arguments.own_sizes) arguments.options.record_bytes = sizes;
+    return {};
+}
+
+int bench_drive(Arguments& arguments) {
+    if (const auto found = find_banks(arguments); !found) return report(found.error());
     catch_interrupts();
     const bool show = !arguments.quiet && stderr_is_terminal();
     bool said = arguments.quiet;
-    const auto rate = container::measure_drive_rate(
-        arguments.directory, arguments.options, [&](std::string_view what, double share) {
-            // What cannot be done at all has failed by now.
-            if (!std::exchange(said, true)) say_what_comes(arguments);
-            if (show) put_err(fmt::format("\r\x1b[K{:3.0f} %  {}", 100 * share, what));
-            return !interrupted();
-        });
+    const auto progress = [&](std::string_view what, double share) {
+        // What cannot be done at all has failed by now.
+        if (!std::exchange(said, true)) say_what_comes(arguments);
+        if (show) put_err(fmt::format("\r\x1b[K{:3.0f} %  {}", 100 * share, what));
+        return !interrupted();
+    };
+    const auto rate = arguments.banks.empty()
+                          ? container::measure_drive_rate(arguments.directory, arguments.options, progress)
+                          : container::measure_read_rate(arguments.banks, arguments.options, progress);
     if (show) put_err("\r\x1b[K");
     if (!rate) return report(rate.error());
     (arguments.json ? print_json : print_text)(arguments, *rate);
@@ -169,17 +200,19 @@ CLI::App* add_bench_drive_command(CLI::App& bench, Action& action) {
     container::DriveRateOptions& options = arguments->options;
     CLI::App* command = bench.add_subcommand("drive", "How fast a drive gives records of an expert's size");
     set_help(*command, kAbout, kFooter);
-    command->add_option("directory", arguments->directory, "A directory on the drive")
+    command->add_option("directory", arguments->directory, "A model, or a directory on the drive")
         ->required()
         ->type_name("DIR");
-    command
-        ->add_option("--size", options.record_bytes,
-                     "Sizes of records, separated by commas (default: 1M,4M,16M)")
-        ->transform(CLI::AsSizeValue(false))
-        ->check(wrong_record)
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->type_name("SIZE,...");
+    const CLI::Option* size =
+        command
+            ->add_option(
+                "--size", options.record_bytes,
+                "Sizes of records, separated by commas (default: a model's experts', else 1M,4M,16M)")
+            ->transform(CLI::AsSizeValue(false))
+            ->check(wrong_record)
+            ->delimiter(',')
+            ->allow_extra_args(false)
+            ->type_name("SIZE,...");
     command->add_option("--depth", options.depths, "Reads in flight, separated by commas")
         ->check(CLI::Range(1, 1024))
         ->delimiter(',')
@@ -198,7 +231,10 @@ CLI::App* add_bench_drive_command(CLI::App& bench, Action& action) {
         ->capture_default_str();
     command->add_flag("--json", arguments->json, "Print JSON");
     command->add_flag("-q,--quiet", arguments->quiet, "No progress");
-    command->callback([arguments, &action] { action = [arguments] { return bench_drive(*arguments); }; });
+    command->callback([arguments, size, &action] {
+        arguments->own_sizes = size->count() > 0;
+        action = [arguments] { return bench_drive(*arguments); };
+    });
     return command;
 }
 

@@ -142,6 +142,27 @@ TEST(DriveRate, EverySizeAndDepthIsMeasured) {
     EXPECT_TRUE(list_directory(dir.path())->empty()) << "nothing is left";
 }
 
+TEST(DriveRate, FilesThatAreThereAreReadAndLeft) {
+    const TempDir dir;
+    std::ofstream(dir.file("one")) << std::string(300 << 10, 'x');
+    std::ofstream(dir.file("two")) << std::string(256 << 10, 'y');
+    const std::vector<std::string> paths{dir.file("one"), dir.file("two")};
+    const auto rate = measure_read_rate(paths, tiny_options(), go_on);
+    ASSERT_TRUE(rate) << rate.error().text();
+    ASSERT_EQ(rate->rows.size(), 4u);
+    for (const DriveRateRow& row : rate->rows) EXPECT_GT(row.rate(), 0);
+    EXPECT_EQ(rate->file_bytes, uint64_t{556} << 10);
+    EXPECT_EQ(rate->write_bytes_per_second, 0);
+    EXPECT_EQ(list_directory(dir.path())->size(), 2u);
+    DriveRateOptions options = tiny_options();
+    options.record_bytes = {260 << 10};
+    const auto short_file = measure_read_rate(paths, options, go_on);
+    ASSERT_FALSE(short_file);
+    EXPECT_EQ(short_file.error().kind, ErrorKind::invalid);
+    EXPECT_FALSE(measure_read_rate({}, tiny_options(), go_on));
+    EXPECT_EQ(measure_read_rate({dir.file("three")}, options, go_on).error().kind, ErrorKind::not_found);
+}
+
 TEST(DriveRate, EndsWhereItIsToldTo) {
     const TempDir dir;
     for (const std::string_view last : {"writing", "reading"}) {

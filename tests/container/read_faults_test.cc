@@ -220,10 +220,58 @@ TEST_F(FaultyReads, UrgentOnesGoFirst) {
     reader_->submit(reads.all().first(1));
     fake.wait_for_started(1);
     reader_->submit(reads.all().subspan(1));
-    reads[3].urgent = true;  // while it waits
+    reader_->hurry(reads[3]);  // while it waits
     fake.release();
     wait_for_all(*reader_, 4);
     EXPECT_EQ(fake.started(), (std::vector<uint64_t>{0, 8 * kBlock, 12 * kBlock, 4 * kBlock}));
+}
+
+/// Spare reads come one by one where little is in flight, behind all others, and can be had back until then.
+TEST_F(FaultyReads, SpareOnesComeLastAndCanBeWithdrawn) {
+    constexpr size_t kPieceBlocks = 4;
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 8, true);
+    Reads reads(7, kPieceBlocks * kBlock);
+    for (size_t i = 0; i < 7; i++) {
+        reads[i].offset = i * kPieceBlocks * kBlock;
+        reads[i].verify = false;
+    }
+    const auto one = [&](size_t i) { return reads.all().subspan(i, 1); };
+    const auto started = [&] {
+        std::vector<size_t> numbers;
+        for (const uint64_t offset : fake.started()) numbers.push_back(offset / (kPieceBlocks * kBlock));
+        return numbers;
+    };
+    reader_->submit_spare(reads.all().first(5));
+    fake.wait_for_started(kSpareReadDepth);
+    reader_->submit(one(5));
+    fake.wait_for_started(kSpareReadDepth + 1);
+    EXPECT_EQ(started(), (std::vector<size_t>{0, 1, 2, 5})) << "it does not wait behind what is spare";
+    reader_->hurry(reads[4]);
+    fake.wait_for_started(kSpareReadDepth + 2);
+    EXPECT_EQ(started().back(), 4u);
+    reader_->withdraw(reads.all());
+    for (const size_t i : {0, 1, 2, 4, 5}) EXPECT_EQ(reads[i].state.load(), ReadState::pending) << i;
+    EXPECT_EQ(reads[3].state.load(), ReadState::idle);
+    reader_->submit_spare(one(6));
+    fake.release();
+    for (const size_t i : {0, 1, 2, 4, 5, 6}) reader_->wait(reads[i]);
+    EXPECT_EQ(started(), (std::vector<size_t>{0, 1, 2, 5, 4, 6}));
+    EXPECT_EQ(reads[3].state.load(), ReadState::idle);
+}
+
+TEST_F(FaultyReads, SpareOnesThatNeverBeganFailAtTheEnd) {
+    FakeBackend& fake = start([this](const ReadPiece& piece) { return copy(piece); }, 1, true);
+    Reads reads(2, 4 * kBlock);
+    reader_->submit(reads.all().first(1));
+    fake.wait_for_started(1);
+    reader_->submit_spare(reads.all().subspan(1));
+    const int wakes = fake.wakes();
+    std::thread ending([this] { reader_.reset(); });
+    fake.wait_for_wakes(wakes + 1);
+    fake.release();
+    ending.join();
+    ASSERT_EQ(reads[1].state.load(), ReadState::failed);
+    EXPECT_EQ(reads[1].error->kind, ErrorKind::interrupted);
 }
 
 TEST_F(FaultyReads, NoMoreInFlightThanTheDepth) {

@@ -208,6 +208,7 @@ TEST_F(ExpertStoreTest, ExpectationsAreReadOnceAndLetGo) {
     open(kLeast + 3);
     store_->expect(4, std::vector<int32_t>{1, 2, 3, 4});
     EXPECT_EQ(store_->counters(4).ahead_reads, 3u) << "a layer's choice must still find its slots";
+    wait_until_landed(3);
     use(4, {2, 9});
     const ExpertCounters counters = store_->counters(4);
     EXPECT_EQ(counters.ahead_used, 1u);
@@ -222,12 +223,48 @@ TEST_F(ExpertStoreTest, ExpectationsAreReadOnceAndLetGo) {
     EXPECT_EQ(acquire(7, experts).size(), experts.size());
 }
 
+/// What has not begun when the router speaks is as if it had never been expected.
+TEST_F(ExpertStoreTest, ExpectationsThatHaveNotBegunAreTakenBack) {
+    constexpr int64_t kSpare = container::kSpareReadDepth;
+    open(kLeast + kTopK);
+    use(0, {0, 1, 2, 3});
+    use(1, {0, 1, 2, 3});
+    use(2, {0, 1, 2, 3});
+    const int64_t before = resident();
+    drive_->hold();
+    const std::vector<int32_t> wanted{8, 9, 10, 11};
+    store_->expect(4, wanted);
+    EXPECT_EQ(store_->counters(4).ahead_reads, 4u);
+    drive_->wait_for_started(static_cast<size_t>(12 + kSpare));
+    store_->take_back_expected();
+    EXPECT_EQ(store_->counters(4).ahead_reads, static_cast<uint64_t>(kSpare));
+    EXPECT_EQ(store_->counters(4).bytes, kSpare * store_->slot_bytes());
+    EXPECT_FALSE(is_here(4, 11));
+    EXPECT_EQ(resident(), before) << "what was to make room is still there";
+    // Another session wants one that waits: it becomes urgent and is not taken back.
+    store_->expect(4, std::vector<int32_t>{12});
+    auto joined = acquire(4, {12});
+    store_->take_back_expected();
+    drive_->release();
+    EXPECT_TRUE(holds(joined.at(0), 4, 12));
+    joined.clear();
+    use(4, {11, 8});
+    EXPECT_EQ(store_->counters(4).misses, 1u);
+    EXPECT_EQ(store_->counters(4).ahead_used, 2u);
+    for (size_t bank = 0; bank < 3; bank++) {
+        for (int32_t expert = 0; expert < 4; expert++) {
+            if (is_here(bank, expert)) use(bank, {expert});  // compares its bytes
+        }
+    }
+}
+
 TEST_F(ExpertStoreTest, CountersAddUp) {
     open(20, ReplacementPolicy::lfu);
     std::vector<uint32_t> expected(banks() * kExperts, 0);
     for (int32_t i = 0; i < 200; i++) {
         const auto bank = static_cast<size_t>(i) % banks();
         if (i % 3 == 0) store_->expect(bank, std::vector<int32_t>{i % 16, (i + 3) % 16});
+        if (i % 2 == 0) wait_for_all_reads();
         const std::vector<int32_t> chosen{i % 16, (i * i + 1) % 16};
         if (chosen[0] == chosen[1]) continue;
         use(bank, chosen);
@@ -245,7 +282,7 @@ TEST_F(ExpertStoreTest, CountersAddUp) {
     EXPECT_EQ(all.bytes, (all.misses + all.ahead_reads) * store_->slot_bytes());
     EXPECT_GT(all.hits + all.joined, 0u);
     EXPECT_GT(all.ahead_used, 0u);
-    wait_until_landed(static_cast<uint32_t>(all.misses + all.ahead_reads));
+    wait_for_all_reads();
     EXPECT_EQ(store_->drive().bytes, all.bytes);
     EXPECT_EQ(store_->use_counts(), expected);
     EXPECT_LE(resident(), 20);

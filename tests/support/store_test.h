@@ -33,6 +33,8 @@ class TestDrive final : public container::ReadBackend {
     void start(const container::ReadPiece& piece) override {
         const std::lock_guard lock(mutex_);
         pieces_.push_back(piece);
+        started_++;
+        changed_.notify_all();
     }
     size_t collect(std::span<container::PieceEnd> ends, bool wait) override {
         std::unique_lock lock(mutex_);
@@ -60,6 +62,10 @@ class TestDrive final : public container::ReadBackend {
         held_ = false;
         changed_.notify_all();
     }
+    void wait_for_started(size_t pieces) {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return started_ >= pieces; });
+    }
     void break_down(bool broken) {
         const std::lock_guard lock(mutex_);
         broken_ = broken;
@@ -76,6 +82,7 @@ class TestDrive final : public container::ReadBackend {
     std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
     std::deque<container::ReadPiece> pieces_;
+    size_t started_ = 0;
     bool held_ = false, broken_ = false, woken_ = false;
 };
 
@@ -165,6 +172,11 @@ class StoreTest : public ::testing::Test {
         for (uint32_t seen = store_->landed(); seen < reads; seen = store_->landed()) {
             store_->wait_for_landing(0, seen);
         }
+    }
+
+    void wait_for_all_reads() const {
+        const engine::ExpertCounters all = store_->counters();
+        wait_until_landed(static_cast<uint32_t>(all.misses + all.ahead_reads));
     }
 
     TempDir directory_;

@@ -48,6 +48,25 @@ class BenchDriveTest(CommandTest):
         for words in (self.place, "record", "depth", "GB/s", "median", "p99", "64 KiB", "256 KiB", "best: records of"):
             self.assertIn(words, out)
 
+    def test_of_a_model_its_experts_are_read(self):
+        model = self.path("model.waste")
+        self.succeed("synth", "demo", model, "-q")
+        with open(os.path.join(model, "manifest.json"), encoding="utf-8") as file:
+            banks = json.load(file)["banks"]
+        before = sorted(os.listdir(model))
+        usual = ("bench", "drive", model, "--depth", "2", "--repeat", "1", "--seconds", "0.01")
+        out, error = self.succeed(*usual, env=self.environment)
+        self.assertIn("reads experts of " + model, error)
+        self.assertIn("of experts", out)
+        result = json.loads(self.succeed(*usual, "--json", "-q", env=self.environment)[0])
+        self.assertEqual(result["file_bytes"], sum(bank["bytes"] for bank in banks))
+        self.assertIsNone(result["write_bytes_per_second"])
+        self.assertEqual([row["depth"] for row in result["rows"]], [2])
+        self.assertEqual(sorted(os.listdir(model)), before)
+        result = json.loads(self.succeed(*usual, "--size", "4K", "--json", "-q", env=self.environment)[0])
+        self.assertEqual([row["record_bytes"] for row in result["rows"]], [4096])
+        self.refuse((*usual, "--size", "1G", "-q"), "records of 1073741824 bytes")
+
     def test_the_best_is_kept_for_later_plans(self):
         out, _ = self.bench("--json", "-q")
         result = json.loads(out)
