@@ -137,6 +137,13 @@ Result<void> RoutedExperts::run_landed(std::span<const int32_t> indices) {
     const auto row_of = [&](int32_t index) {
         return w.expert_first[static_cast<size_t>(w.expert_order[static_cast<size_t>(index)])];
     };
+    if (!step_.experts.streams()) {
+        // At its first use a mapped expert's pages are waited for and its checksum is compared: all at once, so that the
+        // loop below finds that done.
+        step_.executor.pool().run(static_cast<int64_t>(indices.size()), [&](int64_t i) {
+            (void)w.expert_leases[static_cast<size_t>(indices[static_cast<size_t>(i)])].view();
+        });
+    }
     w.products.clear();
     for (const int32_t index : indices) {
         const auto view = w.expert_leases[static_cast<size_t>(index)].view();
