@@ -32,7 +32,7 @@ std::string size_text(uint64_t bytes) {
     return bytes % kMib == 0 ? fmt::format("{} MiB", bytes / kMib) : fmt::format("{} KiB", bytes >> 10);
 }
 
-Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
+Result<DriveReaderOptions> chosen(DriveReaderOptions options, size_t files) {
     if (options.depth == 0) options.depth = kDefaultReadDepth;
     if (options.piece_bytes == 0) options.piece_bytes = kDefaultPieceBytes;
     if (options.depth < 0 || options.depth > kMostReadDepth) {
@@ -44,7 +44,21 @@ Result<DriveReaderOptions> chosen(DriveReaderOptions options) {
                     fmt::format("pieces of {} bytes: not a multiple of {} up to {}", options.piece_bytes,
                                 kAlignment, kMostPieceBytes));
     }
+    for (const FileCopy& copy : options.copies) {
+        if (copy.file < files && copy.drive <= kMostOtherDrives) continue;
+        return fail(
+            ErrorKind::invalid, copy.path,
+            fmt::format("a copy of file {} on drive {}, of {} files and at most {} drives beside the first",
+                        copy.file, copy.drive, files, kMostOtherDrives));
+    }
     return options;
+}
+
+/// The number of drives read from.
+int drives(const DriveReaderOptions& options) {
+    uint32_t most = 0;
+    for (const FileCopy& copy : options.copies) most = std::max(most, copy.drive);
+    return 1 + static_cast<int>(most);
 }
 
 /// Its name, for description().
@@ -70,8 +84,8 @@ Result<std::string> make_backend(ReadMethod method, const std::vector<ReadFile>&
 
 /// What is read from. It must not move, as the backend refers to the files.
 struct DriveReader::Source {
-    std::vector<std::string> paths;
-    ReadFiles opened;  ///< none where the backend is the caller's
+    std::vector<std::string> paths;  ///< those of the copies last
+    ReadFiles opened;                ///< none where the backend is the caller's
     std::unique_ptr<ReadBackend> backend;
     std::string description;
 };
@@ -80,7 +94,8 @@ class DriveReader::Loop {
   public:
     Loop(std::unique_ptr<Source> source, const DriveReaderOptions& options)
         : source_(std::move(source)),
-          queue_(source_->paths, options.depth, options.piece_bytes),
+          copied_(!options.copies.empty()),
+          queue_(source_->paths, options.copies, options.depth, options.piece_bytes),
           thread_([this] { run(); }) {}
     Loop(const Loop&) = delete;
     Loop& operator=(const Loop&) = delete;
@@ -117,6 +132,7 @@ class DriveReader::Loop {
     void count_time();
 
     const std::unique_ptr<Source> source_;
+    const bool copied_;  ///< some file has a copy
     std::atomic<uint32_t> landed_{0};
     std::atomic<uint64_t> reads_{0};
     std::atomic<uint64_t> bytes_{0};
@@ -293,7 +309,7 @@ DriveRead* DriveReader::Loop::take_arrived() {
 bool DriveReader::Loop::finish_one() {
     DriveRead* const read = take_arrived();
     if (!read) return false;
-    verify_read(*read, source_->paths);
+    verify_read(*read, source_->paths, copied_);
     reads_.fetch_add(1, std::memory_order_relaxed);
     const auto state = read->error ? ReadState::failed : ReadState::done;
     // From the store on the read is its owner's; notify_all uses its address and not its content.
@@ -340,28 +356,32 @@ Result<std::unique_ptr<DriveReader>> DriveReader::launch(std::unique_ptr<Source>
 
 Result<std::unique_ptr<DriveReader>> DriveReader::start(std::vector<std::string> paths,
                                                         const DriveReaderOptions& options) {
-    const auto settings = chosen(options);
+    const auto settings = chosen(options, paths.size());
     if (!settings) return pass(settings);
+    for (const FileCopy& copy : settings->copies) paths.push_back(copy.path);
     auto opened = open_read_files(paths, settings->direct);
     if (!opened) return pass(opened);
     auto source = std::make_unique<Source>();
     source->paths = std::move(paths);
     source->opened = std::move(*opened);
-    auto method = make_backend(settings->method, source->opened.files, settings->depth, source->backend);
+    auto method = make_backend(settings->method, source->opened.files, drives(*settings) * settings->depth,
+                               source->backend);
     if (!method) return pass(method);
     const std::string route = source->opened.direct
                                   ? "direct"
                                   : fmt::format("through the page cache ({})", source->opened.why_not_direct);
     source->description = fmt::format("{}, {}, depth {}, pieces of {}", *method, route, settings->depth,
                                       size_text(settings->piece_bytes));
+    if (drives(*settings) > 1) source->description += fmt::format(", {} directories", drives(*settings));
     return launch(std::move(source), *settings);
 }
 
 Result<std::unique_ptr<DriveReader>> DriveReader::start_with(std::unique_ptr<ReadBackend> backend,
                                                              std::vector<std::string> paths,
                                                              const DriveReaderOptions& options) {
-    const auto settings = chosen(options);
+    const auto settings = chosen(options, paths.size());
     if (!settings) return pass(settings);
+    for (const FileCopy& copy : settings->copies) paths.push_back(copy.path);
     auto source = std::make_unique<Source>();
     source->paths = std::move(paths);
     source->backend = std::move(backend);

@@ -28,7 +28,7 @@ enum class ReadState : uint32_t { idle, pending, done, failed };
 /// One range wanted. It and its memory stay where they are until the read has ended; then both are the
 /// caller's again.
 struct DriveRead {
-    uint32_t file = 0;        ///< index into the paths given to start()
+    uint32_t file = 0;        ///< index into the paths given to start(), copies not counted
     uint64_t offset = 0;      ///< multiple of kAlignment
     uint64_t length = 0;      ///< multiple of kAlignment; all of it must be in the file
     std::byte* to = nullptr;  ///< aligned to kAlignment
@@ -48,17 +48,27 @@ enum class ReadMethod {
 
 inline constexpr int kDefaultReadDepth = 8;
 inline constexpr int kMostReadDepth = 1024;
+inline constexpr uint32_t kMostOtherDrives = 15;  ///< with copies
 /// Fewest pieces in flight with which a drive comes near its rate.
 inline constexpr int kSpareReadDepth = 3;
 inline constexpr uint64_t kDefaultPieceBytes = uint64_t{1} << 20;
+
+/// A file with the same content as one of those to read from, on a drive of its own.
+struct FileCopy {
+    uint32_t file = 0;   ///< whose copy: index into the paths
+    uint32_t drive = 1;  ///< the paths lie on drive 0
+    std::string path;
+};
 
 struct DriveReaderOptions {
     ReadMethod method = ReadMethod::automatic;
     /// Past the page cache, file by file where the file system can. Where it cannot, pages are given back
     /// once read, so that the cache does not fill. Without `direct` the cache is used as it comes.
     bool direct = true;
-    int depth = 0;             ///< pieces in flight at most; 0: kDefaultReadDepth
+    int depth = 0;             ///< pieces in flight at most, on each drive; 0: kDefaultReadDepth
     uint64_t piece_bytes = 0;  ///< multiple of kAlignment; 0: kDefaultPieceBytes
+    /// A piece comes from the copy whose drive has the least to do; one that fails is asked of another.
+    std::vector<FileCopy> copies = {};
 };
 
 struct DriveReaderCounters {

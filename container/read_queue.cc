@@ -19,7 +19,7 @@ namespace {
 constexpr int kMostInterruptions = 1000;
 
 /// What is wrong with a request, as it stands.
-std::optional<Error> wrong_request(const DriveRead& read, const std::vector<std::string>& paths) {
+std::optional<Error> wrong_request(const DriveRead& read, std::span<const std::string> paths) {
     if (read.file >= paths.size()) {
         return Error{ErrorKind::invalid, "",
                      fmt::format("read of file {}, but there are {} files", read.file, paths.size())};
@@ -37,9 +37,33 @@ std::optional<Error> wrong_request(const DriveRead& read, const std::vector<std:
 
 }  // namespace
 
-ReadQueue::ReadQueue(const std::vector<std::string>& paths, int depth, uint64_t piece_bytes)
-    : paths_(paths), piece_bytes_(piece_bytes), pieces_(static_cast<size_t>(depth)) {
+ReadQueue::ReadQueue(const std::vector<std::string>& paths, const std::vector<FileCopy>& copies, int depth,
+                     uint64_t piece_bytes)
+    : paths_(paths), piece_bytes_(piece_bytes), depth_(depth), places_(paths.size() - copies.size()) {
+    uint32_t drives = 1;
+    for (uint32_t file = 0; file < places_.size(); file++) places_[file].push_back({file, 0});
+    for (size_t i = 0; i < copies.size(); i++) {
+        places_[copies[i].file].push_back({static_cast<uint32_t>(places_.size() + i), copies[i].drive});
+        drives = std::max(drives, copies[i].drive + 1);
+    }
+    in_flight_.assign(drives, 0);
+    spare_depth_ = kSpareReadDepth * static_cast<int>(drives);
+    pieces_.resize(drives * static_cast<size_t>(depth));
     for (uint32_t id = 0; id < pieces_.size(); id++) free_pieces_.push_back(id);
+}
+
+const ReadQueue::Place& ReadQueue::least_busy(uint32_t file) const {
+    return *std::min_element(places_[file].begin(), places_[file].end(), [&](const Place& a, const Place& b) {
+        return in_flight_[a.drive] < in_flight_[b.drive];
+    });
+}
+
+/// The next copy of the file, round and round.
+const ReadQueue::Place& ReadQueue::after(const Place& place, uint32_t file) const {
+    const std::vector<Place>& all = places_[file];
+    const auto here =
+        std::find_if(all.begin(), all.end(), [&](const Place& one) { return one.file == place.file; });
+    return here + 1 == all.end() ? all.front() : *(here + 1);
 }
 
 void ReadQueue::add(DriveRead& read, bool spare) {
@@ -51,7 +75,7 @@ void ReadQueue::add(DriveRead& read, bool spare) {
         free_active_.pop_back();
     }
     active_[index] = {&read, 0, 0, spare};
-    read.error = wrong_request(read, paths_);
+    read.error = wrong_request(read, std::span(paths_).first(places_.size()));
     const bool nothing_to_read = read.error || read.length == 0;
     (nothing_to_read ? complete_ : waiting_).push_back(index);
 }
@@ -78,21 +102,23 @@ bool ReadQueue::next_piece(ReadPiece& piece) {
     const uint32_t index = most_wanted();
     Active& active = active_[index];
     const DriveRead& read = *active.read;
-    if (active.spare && in_flight() >= kSpareReadDepth && !read.urgent.load(std::memory_order_relaxed)) {
+    if (active.spare && in_flight() >= spare_depth_ && !read.urgent.load(std::memory_order_relaxed))
         return false;
-    }
+    const Place& from = least_busy(read.file);
+    if (in_flight_[from.drive] >= depth_) return false;
     const uint32_t id = free_pieces_.back();
     free_pieces_.pop_back();
     const uint64_t length = std::min(piece_bytes_, read.length - active.asked);
-    piece = {id, read.file, read.offset + active.asked, length, read.to + active.asked};
-    pieces_[id] = {piece, index, 0, false};
+    piece = {id, from.file, read.offset + active.asked, length, read.to + active.asked};
+    pieces_[id] = {piece, index, from, 0, false};
+    in_flight_[from.drive]++;
     active.asked += length;
     active.in_flight++;
     if (active.asked == read.length) std::erase(waiting_, index);
     return true;
 }
 
-/// Whether a piece that did not get on shall be asked for once more.
+/// Whether a piece that did not get on shall be asked for once more, of another drive that has it.
 bool ReadQueue::retry(Piece& piece, const PieceEnd& end) {
     const bool interrupted = end.result == -EINTR || end.result == -EAGAIN;
     // A drive may recover from an error; part of a block can be the end of the file, or of what was at hand.
@@ -101,6 +127,10 @@ bool ReadQueue::retry(Piece& piece, const PieceEnd& end) {
         piece.interruptions++;
     } else if (may_pass && !piece.retried) {
         piece.retried = true;
+        in_flight_[piece.from.drive]--;
+        piece.from = after(piece.from, active_[piece.active].read->file);
+        piece.rest.file = piece.from.file;
+        in_flight_[piece.from.drive]++;
     } else {
         return false;
     }
@@ -148,6 +178,7 @@ bool ReadQueue::end_piece(const PieceEnd& end, ReadPiece& again) {
         return true;
     }
     active.in_flight--;
+    in_flight_[piece.from.drive]--;
     free_pieces_.push_back(end.id);
     if (rest.length > 0 && wanted) {
         fail_read(piece.active, failure_of(piece, end.result));
@@ -164,12 +195,12 @@ DriveRead& ReadQueue::take_complete() {
     return *active_[index].read;
 }
 
-void verify_read(DriveRead& read, const std::vector<std::string>& paths) {
+void verify_read(DriveRead& read, const std::vector<std::string>& paths, bool copied) {
     if (read.error || !read.verify) return;
     if (xxh3_64(std::span<const std::byte>(read.to, read.length)) == read.hash) return;
-    read.error = Error{
-        ErrorKind::corrupt, paths[read.file],
-        fmt::format("bytes {} to {} do not match their checksum", read.offset, read.offset + read.length)};
+    read.error = Error{ErrorKind::corrupt, paths[read.file],
+                       fmt::format("bytes {} to {}{} do not match their checksum", read.offset,
+                                   read.offset + read.length, copied ? ", there or in a copy," : "")};
 }
 
 }  // namespace waste::container

@@ -13,15 +13,17 @@ namespace waste::container {
 
 class ReadQueue {
   public:
-    /// `paths`, which outlive the queue, name files in errors.
-    ReadQueue(const std::vector<std::string>& paths, int depth, uint64_t piece_bytes);
+    /// `paths`, which outlive the queue, name files in errors: what reads refer to, and behind them the copies' in their
+    /// order. Pieces refer to any of them. At most `depth` pieces are in flight on a drive.
+    ReadQueue(const std::vector<std::string>& paths, const std::vector<FileCopy>& copies, int depth,
+              uint64_t piece_bytes);
 
     /// Queues a read. One that makes no sense is complete at once, as failed.
     void add(DriveRead& read) { add(read, false); }
-    /// As add(), behind all that is not spare, and never more than kSpareReadDepth pieces in flight of it.
+    /// As add(), behind all that is not spare, and only where fewer than kSpareReadDepth pieces a drive are in flight.
     void add_spare(DriveRead& read) { add(read, true); }
     /// Whether nothing waits and the drive would run dry.
-    bool has_time_to_spare() const { return waiting_.empty() && in_flight() < kSpareReadDepth; }
+    bool has_time_to_spare() const { return waiting_.empty() && in_flight() < spare_depth_; }
     /// No piece of what is queued comes any more: what is not complete by itself fails as `interrupted`.
     void stop();
 
@@ -42,6 +44,11 @@ class ReadQueue {
     uint64_t retries() const { return retries_; }
 
   private:
+    /// Where a file's content is.
+    struct Place {
+        uint32_t file = 0;
+        uint32_t drive = 0;
+    };
     struct Active {
         DriveRead* read = nullptr;
         uint64_t asked = 0;  ///< bytes of it that have been given out in pieces
@@ -51,11 +58,14 @@ class ReadQueue {
     struct Piece {
         ReadPiece rest;  ///< what of it is still to come
         uint32_t active = 0;
+        Place from;
         int interruptions = 0;
         bool retried = false;
     };
 
     const std::string& path_of(const DriveRead& read) const { return paths_[read.file]; }
+    const Place& least_busy(uint32_t file) const;
+    const Place& after(const Place& place, uint32_t file) const;
     void add(DriveRead& read, bool spare);
     uint32_t most_wanted() const;
     bool retry(Piece& piece, const PieceEnd& end);
@@ -64,6 +74,10 @@ class ReadQueue {
 
     const std::vector<std::string>& paths_;
     const uint64_t piece_bytes_;
+    const int depth_;
+    std::vector<std::vector<Place>> places_;  ///< of each file that reads refer to
+    std::vector<int> in_flight_;              ///< pieces, of each drive
+    int spare_depth_ = 0;                     ///< of all drives together
     std::vector<Active> active_;
     std::vector<uint32_t> free_active_;
     std::vector<uint32_t> waiting_;   ///< with bytes not asked for, in order of submission
@@ -75,7 +89,7 @@ class ReadQueue {
 };
 
 /// Compares the bytes of a complete read with its checksum where it is to be verified, and sets `error` where they
-/// differ. Any thread.
-void verify_read(DriveRead& read, const std::vector<std::string>& paths);
+/// differ. `copied`: they may be a copy's. Any thread.
+void verify_read(DriveRead& read, const std::vector<std::string>& paths, bool copied);
 
 }  // namespace waste::container

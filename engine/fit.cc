@@ -2,6 +2,7 @@
 
 #include "container/known_drives.h"
 #include "container/live_files.h"
+#include "container/mirrors.h"
 
 namespace waste::engine {
 
@@ -52,6 +53,9 @@ Result<Fitted> fit_model(Model& model, const SessionOptions& session, const FitO
         arrangement.reader.depth = drive->depth;
         arrangement.reader.piece_bytes = drive->piece_bytes;
     }
+    auto copies = container::find_copies(manifest, options.mirrors);
+    if (!copies) return pass(copies);
+    arrangement.reader.copies = std::move(*copies);
     if (const auto ok = model.arrange(arrangement); !ok) return pass(ok);
     return out;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/model.h"
 #include "engine/neighbours.h"
@@ -19,6 +20,7 @@ struct FitOptions {
     bool copy_trunk = false;               ///< into anonymous memory, where it is not streamed
     bool lock = false;                     ///< see TrunkOptions
     container::DriveReaderOptions reader;  ///< depth and pieces of 0: as the drive was measured
+    std::vector<std::string> mirrors;  ///< directories with copies of the container's files, on other drives
 };
 
 /// How a model is held, and the budget that other engines on this machine see while the object lives.

@@ -1,6 +1,7 @@
 #include "engine/model.h"
 
 #include "container/file.h"
+#include "container/mirrors.h"
 
 namespace waste::engine {
 
@@ -34,15 +35,10 @@ StreamCounters Model::counters() const {
 Result<void> Model::arrange(const Arrangement& arrangement) {
     const container::Manifest& manifest = container_->manifest();
     reader_.reset();
-    std::vector<std::string> files;
-    files.reserve(manifest.banks.size() + 1);
-    for (const container::BankEntry& bank : manifest.banks) {
-        files.push_back(container::join_path(container_->directory(), bank.file));
-    }
-    files.push_back(container::join_path(container_->directory(), container::kTrunkName));
     const auto trunk_file = static_cast<uint32_t>(manifest.banks.size());
     if (arrangement.trunk.streams(config_.num_hidden_layers) || arrangement.experts.slots > 0) {
-        auto reader = container::DriveReader::start(std::move(files), arrangement.reader);
+        auto reader = container::DriveReader::start(container::read_paths(container_->directory(), manifest),
+                                                    arrangement.reader);
         if (!reader) return pass(reader);
         reader_ = std::move(*reader);
     }

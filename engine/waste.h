@@ -89,6 +89,9 @@ typedef struct waste_model_options {
     int32_t no_look_ahead;       /* nonzero: never read experts before the router has chosen them */
     int32_t no_learn; /* nonzero: neither use nor keep, in ~/.cache/waste, which experts were chosen */
     int32_t reserved; /* zero */
+    /* Directories on other drives with the model's manifest.json and copies of its large files, all or some, which are
+     * read from all drives at once; a null ends the list; null: none. */
+    const char* const* mirrors;
 } waste_model_options;
 
 /* Opens a container made by `waste convert` and holds it in memory as the plan for one session says; further sessions

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "container/drive_facts.h"
 #include "tools/budget_option.h"
 #include "tools/describe.h"
 #include "tools/terminal.h"
@@ -11,6 +12,17 @@ namespace waste::tools {
 namespace {
 
 constexpr const char* kGroup = "Memory and drive";
+
+/// Two directories of one drive are read no faster than one.
+void warn_of_one_drive(const std::string& model, const std::vector<std::string>& mirrors) {
+    const auto own = container::read_drive_facts(model, "");
+    for (const std::string& mirror : mirrors) {
+        const auto facts = container::read_drive_facts(mirror, "");
+        if (own && facts && facts->device == own->device) {
+            warn(fmt::format("--mirror {}: lies on the model's own drive, so nothing is gained", mirror));
+        }
+    }
+}
 
 }  // namespace
 
@@ -31,6 +43,14 @@ void add_memory_options(CLI::App& command, MemoryArguments& arguments) {
             "How experts that do not fit are read: uring, threads, or buffered through the page cache")
         ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
         ->capture_default_str()
+        ->group(kGroup);
+    command
+        .add_option("--mirror", arguments.mirrors,
+                    "A directory on another drive with the model's manifest.json and copies of its large "
+                    "files, all or\n"
+                    "some: what is there is read from both drives at once; may be given for each drive")
+        ->allow_extra_args(false)
+        ->type_name("DIR")
         ->group(kGroup);
     command
         .add_option(
@@ -69,9 +89,11 @@ Result<engine::Fitted> hold_model(engine::Model& model, const MemoryArguments& a
     if (arguments.io == "uring") fit.reader.method = container::ReadMethod::io_uring;
     if (arguments.io == "threads") fit.reader.method = container::ReadMethod::threads;
     fit.reader.direct = arguments.io != "buffered";
+    fit.mirrors = arguments.mirrors;
     options.look_ahead = !arguments.no_look_ahead;
     auto fitted = engine::fit_model(model, options, fit);
     if (fitted && !fitted->warning.empty()) warn(fitted->warning);
+    if (fitted) warn_of_one_drive(model.container().directory(), arguments.mirrors);
     if (fitted && model.trunk().lock_refused()) warn("--lock: trunk " + model.trunk().description());
     return fitted;
 }

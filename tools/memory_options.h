@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/fit.h"
 #include "engine/learned_uses.h"
@@ -16,13 +17,14 @@ struct MemoryArguments {
     std::string trunk_pages = "map";
     bool lock = false;
     std::string io = "auto";
+    std::vector<std::string> mirrors;
     std::string policy;
     bool no_learn = false;
     bool no_verify = false;
     bool no_look_ahead = false;
 };
 
-/// Adds --budget, --trunk-pages, --lock, --io, --policy, --no-verify and --no-look-ahead.
+/// Adds --budget, --trunk-pages, --lock, --io, --mirror, --policy, --no-verify and --no-look-ahead.
 void add_memory_options(CLI::App& command, MemoryArguments& arguments);
 
 /// Adds --no-learn, for commands that use LearnedUses.

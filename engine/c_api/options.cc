@@ -104,6 +104,9 @@ Result<OpenOptions> open_options(const waste_model_options* given) {
     out.fit.copy_trunk = options->copy_trunk != 0;
     out.fit.lock = options->lock_trunk != 0;
     out.fit.reader = *reader;
+    for (const char* const* mirror = options->mirrors; mirror != nullptr && *mirror != nullptr; mirror++) {
+        out.fit.mirrors.emplace_back(*mirror);
+    }
     out.learn = options->no_learn == 0;
     out.chosen_cpus = options->cpus != nullptr;
     return out;

@@ -58,6 +58,12 @@ TEST_F(ApiErrors, PathsThatAreNoModel) {
     EXPECT_TRUE(says("nothing"));
     auto plan = sized<waste_plan>();
     EXPECT_EQ(waste_plan_path(directory_.file("nothing").c_str(), nullptr, &plan), WASTE_NOT_FOUND);
+    auto options = small_options();
+    const std::string own = converted_.directory(), nowhere = directory_.file("nowhere");
+    const char* const mirrors[] = {own.c_str(), nowhere.c_str(), nullptr};
+    options.mirrors = mirrors;
+    EXPECT_EQ(open(options), WASTE_NOT_FOUND);
+    EXPECT_TRUE(says("nowhere"));
     std::ofstream(converted_.directory() + "/manifest.json") << "{";
     EXPECT_EQ(open(small_options()), WASTE_CORRUPT);
     EXPECT_TRUE(says("manifest.json"));

@@ -250,11 +250,11 @@ TEST_F(FaultyReads, SpareOnesComeLastAndCanBeWithdrawn) {
     fake.wait_for_started(kSpareReadDepth + 2);
     EXPECT_EQ(started().back(), 4u);
     reader_->withdraw(reads.all());
-    for (const size_t i : {0, 1, 2, 4, 5}) EXPECT_EQ(reads[i].state.load(), ReadState::pending) << i;
+    for (const size_t i : {0U, 1U, 2U, 4U, 5U}) EXPECT_EQ(reads[i].state.load(), ReadState::pending) << i;
     EXPECT_EQ(reads[3].state.load(), ReadState::idle);
     reader_->submit_spare(one(6));
     fake.release();
-    for (const size_t i : {0, 1, 2, 4, 5, 6}) reader_->wait(reads[i]);
+    for (const size_t i : {0U, 1U, 2U, 4U, 5U, 6U}) reader_->wait(reads[i]);
     EXPECT_EQ(started(), (std::vector<size_t>{0, 1, 2, 5, 4, 6}));
     EXPECT_EQ(reads[3].state.load(), ReadState::idle);
 }
@@ -272,6 +272,59 @@ TEST_F(FaultyReads, SpareOnesThatNeverBeganFailAtTheEnd) {
     ending.join();
     ASSERT_EQ(reads[1].state.load(), ReadState::failed);
     EXPECT_EQ(reads[1].error->kind, ErrorKind::interrupted);
+}
+
+/// The pieces of one read come from both drives, and what one of them cannot read the other can.
+TEST_F(FaultyReads, CopiesShareTheWorkAndStandIn) {
+    std::atomic<int> pieces_of[3] = {};
+    const auto start_with_copy = [&](const FakeBackend::Answer& answer, int depth) {
+        reader_ = std::move(
+            *DriveReader::start_with(std::make_unique<FakeBackend>(answer), {"bank", "trunk"},
+                                     {ReadMethod::automatic, true, depth, 4 * kBlock, {{0, 1, "copy"}}}));
+    };
+    start_with_copy(
+        [&](const ReadPiece& piece) {
+            pieces_of[piece.file]++;
+            return copy(piece);
+        },
+        2);
+    read();
+    EXPECT_EQ(reads_[0].state.load(), ReadState::done);
+    EXPECT_EQ(pieces_of[0] + pieces_of[2], 8);
+    EXPECT_GE(pieces_of[0], 2);
+    EXPECT_GE(pieces_of[2], 2);
+    EXPECT_EQ(pieces_of[1], 0) << "of another file";
+    for (const uint32_t broken : {0u, 2u}) {
+        start_with_copy([&](const ReadPiece& piece) { return piece.file == broken ? -EIO : copy(piece); }, 2);
+        read();
+        EXPECT_EQ(reads_[0].state.load(), ReadState::done) << broken;
+        EXPECT_GE(reader_->counters().retries, 2u);
+    }
+    start_with_copy([&](const ReadPiece& piece) { return piece.file == 1 ? copy(piece) : -EIO; }, 2);
+    read();
+    ASSERT_EQ(reads_[0].state.load(), ReadState::failed);
+    EXPECT_TRUE(reads_[0].error->place == "bank" || reads_[0].error->place == "copy")
+        << reads_[0].error->place;
+    // A copy with other bytes is an error, like damage.
+    start_with_copy(
+        [&](const ReadPiece& piece) {
+            const int64_t got = copy(piece);
+            if (piece.file == 2) piece.to[0] ^= std::byte{1};
+            return got;
+        },
+        2);
+    read();
+    ASSERT_EQ(reads_[0].state.load(), ReadState::failed);
+    EXPECT_NE(reads_[0].error->message.find("there or in a copy"), std::string::npos);
+}
+
+TEST_F(FaultyReads, CopiesOfNothingAreRefused) {
+    for (const FileCopy& wrong : {FileCopy{1, 1, "copy"}, FileCopy{0, 100, "copy"}}) {
+        const auto reader = DriveReader::start_with(std::make_unique<FakeBackend>(nullptr), {"bank"},
+                                                    {ReadMethod::automatic, true, 1, 0, {wrong}});
+        ASSERT_FALSE(reader);
+        EXPECT_EQ(reader.error().kind, ErrorKind::invalid);
+    }
 }
 
 TEST_F(FaultyReads, NoMoreInFlightThanTheDepth) {

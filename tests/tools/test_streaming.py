@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import time
 
@@ -117,6 +118,33 @@ class StreamingTest(StreamingBase):
         if found["direct"]:  # else it is not kept
             self.assertIn("depth 3, pieces of 64 KiB", self.json(*options)["prompt_stream"]["experts"])
             self.assertEqual(self.text(*options), wanted)
+
+    def test_mirrors_are_read_too_and_change_nothing(self):
+        options = ("--no-learn", "--budget", f"{self.least() + 6}MiB")
+        wanted = self.text(*options)
+        files = sorted(name for name in os.listdir(self.container) if name.startswith("experts-"))
+        whole, part = self.path("whole"), self.path("part")
+        shutil.copytree(self.container, whole)
+        os.mkdir(part)
+        for name in ("manifest.json", files[0]):
+            shutil.copy(os.path.join(self.container, name), part)
+        for mirrors, drives in (((whole,), 2), ((part,), 2), ((part, whole), 3)):
+            more = [option for mirror in mirrors for option in ("--mirror", mirror)]
+            self.assertEqual(self.text(*options, *more), wanted, mirrors)
+            found = self.json(*options, *more)["prompt_stream"]["experts"]
+            self.assertIn(f"{drives} directories", found)
+        run = (*self.usual(*options), "--mirror")
+        self.refuse((*run, self.path("none")), self.path("none"), "no such directory")
+        os.rename(os.path.join(part, files[0]), os.path.join(part, "x"))
+        self.refuse((*run, part), part, "has no copy")
+        os.rename(os.path.join(part, "x"), os.path.join(part, files[0]))
+        cut(os.path.join(part, files[0]), 4096)
+        self.refuse((*run, part), files[0], "copy it again")
+        os.remove(os.path.join(part, "manifest.json"))
+        self.refuse((*run, part), part, "manifest.json")
+        other = self.path("other.waste")
+        self.succeed("synth", "demo", other, "-q")
+        self.refuse((*run, other), other, "of another model")
 
     # Less than the least
 
