@@ -12,9 +12,8 @@ struct Shown {
 Shown shown(ShowThinking thinking, bool terminal, const std::vector<engine::ReplyPiece>& pieces,
             const std::vector<engine::ToolCall>& calls = {}) {
     Shown result;
-    ChatDisplay display(
-        thinking, {[&](std::string_view text) { result.out += text; }, terminal},
-        {[&](std::string_view text) { result.err += text; }, terminal});
+    ChatDisplay display(thinking, {[&](std::string_view text) { result.out += text; }, terminal},
+                        {[&](std::string_view text) { result.err += text; }, terminal});
     for (const auto& piece : pieces) display.show(piece);
     for (const auto& call : calls) display.show_call(call);
     display.finish();
@@ -63,7 +62,8 @@ TEST(ChatDisplay, ShowsCallsBesideTheAnswer) {
     const Shown plain = shown(ShowThinking::apart, false, {{"Wait.", ""}},
                               {{"", "tide", "{\"place\": \"Brest\"}"}, {"", "moon", ""}, {"", "", "{}"}});
     EXPECT_EQ(plain.out, "Wait.\n");
-    EXPECT_EQ(plain.err, "[calls tide {\"place\": \"Brest\"}]\n[calls moon {}]\n[calls a tool without a name {}]\n");
+    EXPECT_EQ(plain.err,
+              "[calls tide {\"place\": \"Brest\"}]\n[calls moon {}]\n[calls a tool without a name {}]\n");
 }
 
 TEST(ChatDisplay, OutputCannotSteerATerminal) {

@@ -31,7 +31,8 @@ TEST(SamplingOptions, RefusedOnesChangeNothing) {
     EXPECT_EQ(error("seed", "-1"), "seed: '-1' is not a number");
     EXPECT_TRUE(error("temp", "-1").starts_with("temp: ")) << error("temp", "-1");
     EXPECT_TRUE(error("top-p", "2").starts_with("top-p: ")) << error("top-p", "2");
-    EXPECT_EQ(error("heat", "1"), "heat: cannot be set; what can: temp, top-p, min-p, repeat-penalty, top-k, seed");
+    EXPECT_EQ(error("heat", "1"),
+              "heat: cannot be set; what can: temp, top-p, min-p, repeat-penalty, top-k, seed");
     EXPECT_EQ(sampling_text(sampler), sampling_text(SamplerOptions()));
 }
 
