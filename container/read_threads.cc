@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "container/system.h"
+
 namespace waste::container {
 namespace {
 
@@ -105,6 +107,7 @@ int64_t ThreadBackend::read_piece(const ReadPiece& piece) const {
 }
 
 void ThreadBackend::read_pieces() {
+    ask_for_short_turns();
     std::unique_lock lock(mutex_);
     for (;;) {
         work_.wait(lock, [this] { return count_ > 0 || stopping_; });

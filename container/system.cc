@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -152,8 +151,8 @@ void ask_for_short_turns() {
     // one, and lets it have its share of the time all the same.
     struct {
         uint32_t size = 48;
-        uint32_t policy = SCHED_OTHER;
-        uint64_t flags = 0;
+        uint32_t policy = 0;
+        uint64_t flags = 0x08;  // SCHED_FLAG_KEEP_POLICY
         int32_t nice = 0;
         uint32_t priority = 0;
         uint64_t runtime = 100'000;  // nanoseconds, the least there is
@@ -161,9 +160,8 @@ void ask_for_short_turns() {
         uint64_t period = 0;
     } attributes;
     static_assert(sizeof attributes == 48);
-    const auto self = static_cast<id_t>(syscall(SYS_gettid));
     errno = 0;
-    attributes.nice = getpriority(PRIO_PROCESS, self);
+    attributes.nice = getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
     if (errno == 0) (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 

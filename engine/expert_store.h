@@ -141,6 +141,7 @@ class ExpertStore {
     int32_t take_victim();
     bool may_be_evicted(const Slot& slot) const;
     void forget_if_failed(Slot& slot);
+    void assign(int32_t slot, int64_t key);
     void fill(int32_t slot, size_t bank, int32_t expert, bool urgent);
     std::optional<Lease> lease(size_t bank, int32_t expert);
     void wait_for_a_slot(std::unique_lock<std::mutex>& lock);
