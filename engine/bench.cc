@@ -62,11 +62,12 @@ class Bench {
             *std::max_element(options_.prompt_lengths.begin(), options_.prompt_lengths.end());
         ids_ = arbitrary_ids(longest + options_.decode_tokens, model_.config().vocab_size);
         BenchResult out{};
-        session_.clear();
-        if (const auto ok = read_prompt(longest, "warming up"); !ok) return pass(ok);
-        const auto rate = measure_memory_rate(session_.executor().threads());
+        // First, while experts have not come to take their part of the memory.
+        const auto rate = measure_memory_rate(session_.executor().threads(), options_.memory_rate_bytes);
         if (!rate) return pass(rate);
         out.memory_bytes_per_second = *rate;
+        session_.clear();
+        if (const auto ok = read_prompt(longest, "warming up"); !ok) return pass(ok);
         out.prompt_multiply_adds = prompt_multiply_adds(model_);
         for (const int64_t length : options_.prompt_lengths) {
             auto row = run_prompt(length);

@@ -16,6 +16,8 @@ struct BenchOptions {
     std::vector<int64_t> prompt_lengths{64, 512};  ///< each at least 1
     int64_t decode_tokens = 32;                    ///< after the last prompt; 0: none
     int repeats = 3;                               ///< of each prompt, at least 1
+    uint64_t memory_rate_bytes = uint64_t{1}
+                                 << 30;  ///< to measure the memory's rate with, before anything else
     bool profile = false;  ///< fills the profiles; reading the clock costs decoding a percent or so
 };
 
@@ -51,7 +53,7 @@ struct BenchResult {
 Result<BenchResult> run_bench(const Model& model, Session& session, const BenchOptions& options,
                               const std::function<bool(const std::string&)>& go_on);
 
-/// Bytes a second that `threads` threads read together from memory far larger than the caches.
-Result<double> measure_memory_rate(int threads);
+/// Bytes a second that `threads` threads read together, over and over, from `bytes` of memory: far more than caches hold.
+Result<double> measure_memory_rate(int threads, uint64_t bytes);
 
 }  // namespace waste::engine

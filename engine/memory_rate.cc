@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -9,7 +11,6 @@
 namespace waste::engine {
 namespace {
 
-constexpr size_t kBytes = size_t{1} << 30;
 constexpr size_t kPiece = size_t{1} << 20;
 constexpr int kPasses = 5;
 
@@ -35,22 +36,26 @@ uint64_t sum_words(const std::byte* data, size_t bytes) {
 
 }  // namespace
 
-Result<double> measure_memory_rate(int threads) {
+Result<double> measure_memory_rate(int threads, uint64_t bytes) {
     // Where the system refuses huge pages the ordinary ones are measured: they are what there is then.
-    const auto memory = container::SystemMemory::map(kBytes);
-    if (!memory) return fail(ErrorKind::capacity, "memory rate", "there is no GiB of memory to measure with");
+    const auto pieces = static_cast<int64_t>(std::max<uint64_t>(bytes / kPiece, 1));
+    const uint64_t read = static_cast<uint64_t>(pieces) * kPiece;
+    const auto memory = container::SystemMemory::map(read);
+    if (!memory) {
+        return fail(ErrorKind::capacity, "memory rate",
+                    fmt::format("there are no {} MiB of memory to measure with", pieces));
+    }
     ThreadPool pool(threads);
-    constexpr auto kPieces = static_cast<int64_t>(kBytes / kPiece);
     const auto piece = [&](int64_t i) { return memory->data() + static_cast<size_t>(i) * kPiece; };
-    pool.run(kPieces, [&](int64_t i) { std::memset(piece(i), 1, kPiece); });
+    pool.run(pieces, [&](int64_t i) { std::memset(piece(i), 1, kPiece); });
     double best = 0;
     std::atomic<uint64_t> sink{0};
     for (int pass = 0; pass < kPasses; pass++) {
         for (const auto sum : {sum_words<false>, sum_words<true>}) {
             const auto start = std::chrono::steady_clock::now();
-            pool.run(kPieces, [&](int64_t i) { sink.fetch_add(sum(piece(i), kPiece)); });
+            pool.run(pieces, [&](int64_t i) { sink.fetch_add(sum(piece(i), kPiece)); });
             const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
-            best = std::max(best, static_cast<double>(kBytes) / spent.count());
+            best = std::max(best, static_cast<double>(read) / spent.count());
         }
     }
     return best;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -134,7 +135,10 @@ Result<nlohmann::ordered_json> bench_once(engine::Model& model, const Arguments&
     auto session = engine::Session::create(model, *options);
     if (!session) return pass(session);
     const bool show = !arguments.quiet && stderr_is_terminal();
-    const auto result = engine::run_bench(model, *session, arguments.bench, [&](const std::string& what) {
+    // Within the budget: what the experts take later is free until then.
+    auto bench = arguments.bench;
+    bench.memory_rate_bytes = std::min(bench.memory_rate_bytes, held->plan.budget_bytes / 2);
+    const auto result = engine::run_bench(model, *session, bench, [&](const std::string& what) {
         if (show) put_err(fmt::format("\r\x1b[K{}", what));
         return !interrupted();
     });
