@@ -10,7 +10,8 @@
 
 /* Programs that were built against these sizes go on working: a struct only ever grows at its end. */
 #if UINTPTR_MAX == UINT64_MAX
-_Static_assert(sizeof(waste_model_options) == 96, "waste_model_options");
+_Static_assert(sizeof(waste_model_options) == 104, "waste_model_options");
+_Static_assert(offsetof(waste_model_options, mirrors) == 96, "waste_model_options");
 _Static_assert(offsetof(waste_model_options, checkpoint_interval) == 64, "waste_model_options");
 _Static_assert(sizeof(waste_model_info) == 136, "waste_model_info");
 _Static_assert(sizeof(waste_plan) == 200, "waste_plan");
