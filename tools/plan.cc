@@ -12,6 +12,7 @@
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/model_options.h"
+#include "tools/plan_recipes.h"
 #include "tools/plan_report.h"
 #include "tools/session_options.h"
 #include "tools/terminal.h"
@@ -34,6 +35,7 @@ constexpr const char* kFooter =
     "  waste plan ~/k3.waste --ctx 8192,65536 --budget 24G\n"
     "  waste plan ~/k3.waste --drive-rate 6.5\n"
     "  waste plan config.json --trunk q8 --json\n"
+    "  waste plan config.json --recipes\n"
     "The exit code is 0 whether the model fits or not; with --json see \"run\". docs/plans.md explains the "
     "lines.";
 
@@ -50,6 +52,7 @@ struct Arguments {
     std::optional<uint64_t> budget_bytes;
     double drive_gigabytes = 0;   ///< a second; 0: not given
     double memory_gigabytes = 0;  ///< the same
+    bool recipes = false;
     bool as_json = false;
 };
 
@@ -172,6 +175,9 @@ int plan(const Arguments& arguments) {
     if (!model) return report(model.error());
     const auto contexts = choose_contexts(arguments, model->config.max_context);
     if (!contexts) return report(contexts.error());
+    if (arguments.recipes) {
+        return compare_recipes(arguments.model, shape_of(arguments, contexts->front()), arguments.as_json);
+    }
     PlanReport found{arguments.model,
                      *model,
                      read_machine(),
@@ -218,6 +224,12 @@ void add_plan_command(CLI::App& app, Action& action) {
         ->add_option("--experts", arguments->experts,
                      "The same for the experts; auto: mxfp4 if released so, else q4 (default: auto)")
         ->check(CLI::IsMember({"auto", "mxfp4", "q8", "q4", "bf16", "f32"}));
+    command
+        ->add_flag(
+            "--recipes", arguments->recipes,
+            "Of a model that is not converted: compare all --trunk and --experts, for the shortest context")
+        ->excludes("--trunk")
+        ->excludes("--experts");
     add_block_option(*command, arguments->block_tokens);
     add_checkpoints_option(*command, arguments->checkpoints);
     add_threads_option(*command, arguments->threads);

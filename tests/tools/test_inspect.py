@@ -99,6 +99,23 @@ class PlanTest(InspectTest):
                 self.assertEqual(of_source["container"], of_container["container"], path)
                 self.assertEqual(of_source["plans"], of_container["plans"], path)
 
+    def test_recipes_are_those_of_their_own_plans(self):
+        for name, source in self.sources.items():
+            rows = self.plan(source, "--recipes", "--ctx", 4096)["recipes"]
+            self.assertEqual(rows, self.plan(os.path.join(source, "config.json"), "--recipes", "--ctx", 4096)["recipes"])
+            self.assertEqual(len({(row["trunk"], row["experts"]) for row in rows}), len(rows))
+            self.assertEqual([row["total_bytes"] for row in rows], sorted(row["total_bytes"] for row in rows))
+            for row in rows:
+                alone = self.plan(source, "--trunk", row["trunk"], "--experts", row["experts"], "--ctx", 4096)
+                self.assertEqual(row["total_bytes"], alone["container"]["total_bytes"], (name, row))
+                self.assertEqual(row["floor_bytes"], alone["plans"][0]["floor_bytes"])
+                self.assertEqual(row["perplexity_percent"] is None, row["experts"] != "mxfp4")
+        text = self.output("plan", self.sources["demo-model"], "--recipes")
+        for words in ("--experts", "q4pure", "+1.41 %", "not measured", "floor"):
+            self.assertIn(words, text)
+        self.fail_with(1, "converted already", "plan", self.containers["demo-model"], "--recipes")
+        self.fail_with(2, "excludes", "plan", self.sources["demo-model"], "--recipes", "--trunk", "q8")
+
     def test_rows_sum_to_the_floor(self):
         parts = ("trunk_bytes", "kda_state_bytes", "conv_ring_bytes", "mla_latent_bytes", "activation_bytes",
                  "least_cache_bytes", "program_bytes")
