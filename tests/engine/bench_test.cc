@@ -19,6 +19,7 @@ TEST(Bench, AsksBeforeEveryBlockWhetherToGoOn) {
     BenchOptions bench;
     bench.prompt_lengths = {200};
     bench.decode_tokens = 1;
+    bench.memory_rate_bytes = 1 << 20;
     // Asked before the prompt and after its first block.
     for (const int64_t answers : {0, 1, 2}) {
         session->clear();
