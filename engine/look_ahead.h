@@ -3,12 +3,12 @@
 // The guess is the next router applied to the stream as it stands: early, when this layer's experts have been asked for,
 // so that the drive goes on behind them; and late, when their sum has been added, which is more often right. Its reads are
 // spare ones, begun where the drive would have too little to do, and taken back where the next guess, or the router, has
-// spoken first; so the order in which they are wanted says enough, and nothing about the drive's speed need be known. The
-// real router decides, so results do not depend on it. How often it chose what was guessed is measured as it goes, for each
-// layer and rank (the likeliest expert, the second, …). Ranks that miss too often are not read, layers that miss no expert
-// are not guessed at.
+// spoken first. The real router decides, so results do not depend on it. How often it chose what was guessed is measured as
+// it goes, for each layer and rank (the likeliest expert, the second, …), and so is how long after a late guess it does.
+// Ranks that miss too often for that and the drive's speed are not read, layers that miss no expert are not guessed at.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -32,15 +32,19 @@ class LookAhead {
     void settle(size_t bank, std::span<const int32_t> chosen, const ExpertStore& store);
 
   private:
+    using Clock = std::chrono::steady_clock;
     struct Made {
         std::vector<int32_t> guess;    ///< -1: it was here, or on its way, already; empty: none made
         std::vector<float> precision;  ///< [rank] of guesses that were not here, running average
     };
     struct Bank {
-        Made made[2];         ///< early, late
-        ExpertCounters seen;  ///< at the last choice
-        float misses = 1.0f;  ///< of a choice, running average; what was read ahead included
+        Made made[2];             ///< early, late
+        ExpertCounters seen;      ///< at the last choice
+        float misses = 1.0f;      ///< of a choice, running average; what was read ahead included
+        Clock::time_point begun;  ///< the last late guess
+        double gap_seconds = 0;   ///< from there to the choice, running average
     };
+    static float least_precision(const Bank& bank, Guess when, const ExpertStore& store);
 
     std::vector<Bank> banks_;
     std::vector<int32_t> wanted_;

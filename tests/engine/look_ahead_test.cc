@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/support/store_test.h"
 
 namespace waste::engine {
@@ -20,11 +23,14 @@ class LookAheadTest : public test::StoreTest {
             for (int32_t e = 0; e < kExperts; e += 4) use(bank, {e, e + 1, e + 2, e + 3});
         }
     }
+    /// What passes between a guess and the choice: far more than a read takes here.
+    static void compute() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
     /// A token for which `guess` was made and `chosen` came. Returns how many were read ahead.
     uint64_t step(const std::vector<int32_t>& guess, const std::vector<int32_t>& chosen) {
         const uint64_t before = store_->counters(kBank).ahead_reads;
         look_ahead_.begin(kBank, Guess::late, guess, *store_);
         wait_for_all_reads();
+        compute();
         look_ahead_.settle(kBank, chosen, *store_);
         use(kBank, chosen);
         return store_->counters(kBank).ahead_reads - before;
@@ -87,6 +93,7 @@ TEST_F(LookAheadTest, EarlyAndLateAreJudgedApart) {
         const uint64_t reads = store_->counters(kBank).ahead_reads - before;
         wait_for_all_reads();
         look_ahead_.begin(kBank, Guess::late, another_, *store_);
+        compute();
         look_ahead_.settle(kBank, chosen, *store_);
         use(kBank, chosen);
         return reads;
@@ -96,6 +103,27 @@ TEST_F(LookAheadTest, EarlyAndLateAreJudgedApart) {
     // Right three times in five is enough for neither, and what the late one proved is its own.
     for (int i = 0; i < kMany; i++) early(i % 5 < 2 ? another_ : one_);
     EXPECT_EQ(early(one_), 0u);
+}
+
+/// Where a read takes much longer than the router, only what is all but certain is worth it.
+TEST_F(LookAheadTest, ASlowDriveAsksForMore) {
+    const auto step = [&](const std::vector<int32_t>& chosen) {
+        flush();
+        const uint64_t before = store_->counters(kBank).ahead_reads;
+        drive_->hold();
+        look_ahead_.begin(kBank, Guess::late, one_, *store_);
+        const uint64_t reads = store_->counters(kBank).ahead_reads - before;
+        look_ahead_.settle(kBank, chosen, *store_);
+        const std::vector<float> scores(kExperts, 0.5f);
+        store_->learn(kBank, 1, scores, chosen);
+        auto leases = acquire(kBank, chosen);
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        drive_->release();
+        for (const Lease& lease : leases) EXPECT_TRUE(lease.view());
+        return reads;
+    };
+    for (int i = 0; i < kMany; i++) step(i % 8 == 0 ? another_ : one_);
+    EXPECT_EQ(step(one_), 0u) << "right seven times in eight";
 }
 
 TEST_F(LookAheadTest, EachBankIsJudgedAlone) {
