@@ -54,13 +54,6 @@ Result<DriveReaderOptions> chosen(DriveReaderOptions options, size_t files) {
     return options;
 }
 
-/// The number of drives read from.
-int drives(const DriveReaderOptions& options) {
-    uint32_t most = 0;
-    for (const FileCopy& copy : options.copies) most = std::max(most, copy.drive);
-    return 1 + static_cast<int>(most);
-}
-
 /// Its name, for description().
 Result<std::string> make_backend(ReadMethod method, const std::vector<ReadFile>& files, int depth,
                                  std::unique_ptr<ReadBackend>& backend) {
@@ -364,15 +357,16 @@ Result<std::unique_ptr<DriveReader>> DriveReader::start(std::vector<std::string>
     auto source = std::make_unique<Source>();
     source->paths = std::move(paths);
     source->opened = std::move(*opened);
-    auto method = make_backend(settings->method, source->opened.files, drives(*settings) * settings->depth,
-                               source->backend);
+    const auto drives = static_cast<int>(drive_count(settings->copies));
+    auto method =
+        make_backend(settings->method, source->opened.files, drives * settings->depth, source->backend);
     if (!method) return pass(method);
     const std::string route = source->opened.direct
                                   ? "direct"
                                   : fmt::format("through the page cache ({})", source->opened.why_not_direct);
     source->description = fmt::format("{}, {}, depth {}, pieces of {}", *method, route, settings->depth,
                                       size_text(settings->piece_bytes));
-    if (drives(*settings) > 1) source->description += fmt::format(", {} directories", drives(*settings));
+    if (drives > 1) source->description += fmt::format(", {} directories", drives);
     return launch(std::move(source), *settings);
 }
 

@@ -37,15 +37,20 @@ std::optional<Error> wrong_request(const DriveRead& read, std::span<const std::s
 
 }  // namespace
 
+uint32_t drive_count(const std::vector<FileCopy>& copies) {
+    uint32_t most = 0;
+    for (const FileCopy& copy : copies) most = std::max(most, copy.drive);
+    return most + 1;
+}
+
 ReadQueue::ReadQueue(const std::vector<std::string>& paths, const std::vector<FileCopy>& copies, int depth,
                      uint64_t piece_bytes)
     : paths_(paths), piece_bytes_(piece_bytes), depth_(depth), places_(paths.size() - copies.size()) {
-    uint32_t drives = 1;
     for (uint32_t file = 0; file < places_.size(); file++) places_[file].push_back({file, 0});
     for (size_t i = 0; i < copies.size(); i++) {
         places_[copies[i].file].push_back({static_cast<uint32_t>(places_.size() + i), copies[i].drive});
-        drives = std::max(drives, copies[i].drive + 1);
     }
+    const uint32_t drives = drive_count(copies);
     in_flight_.assign(drives, 0);
     spare_depth_ = kSpareReadDepth * static_cast<int>(drives);
     pieces_.resize(drives * static_cast<size_t>(depth));

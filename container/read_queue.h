@@ -11,6 +11,9 @@
 
 namespace waste::container {
 
+/// How many drives are read from, where files have these copies.
+uint32_t drive_count(const std::vector<FileCopy>& copies);
+
 class ReadQueue {
   public:
     /// `paths`, which outlive the queue, name files in errors: what reads refer to, and behind them the copies' in their

@@ -6,7 +6,6 @@
 #include "engine/expert_store.h"
 
 namespace waste::engine {
-
 namespace {
 
 using container::ReadState;
